@@ -1,0 +1,146 @@
+"""Trajectories: messages in the OpenAI chat format plus task, outcome and per-turn rewards.
+
+A *turn* is one assistant message (with its tool calls) and everything up to the next assistant
+message. Turns are numbered from 0 in Python; prompts and reports print ``t1`` for turn 0.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Value):
+    """A call of one tool."""
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+    raw_arguments: str | None = None
+    """The text as logged, kept only where it is not a JSON object (``arguments`` is then empty)."""
+
+
+class Message(_Value):
+    """One chat message."""
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    extra: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the log that we do not interpret (``reasoning_content`` …), written back as they were."""
+
+
+class Task(_Value):
+    """What the agent was asked to do."""
+
+    id: str = ""
+    type: str = ""
+    features: dict[str, Any] = Field(default_factory=dict)
+    """Facts known before any reply exists; they decide which criteria apply."""
+    reference: Any = None
+    payload: dict[str, Any] = Field(default_factory=dict)
+    """What the environment needs to rebuild the task; never shown to a judge."""
+
+
+class Outcome(_Value):
+    """The verifier's result."""
+
+    score: float | None = None
+    """``None``: the verifier gave no result."""
+    metrics: dict[str, Any] = Field(default_factory=dict)
+    """What programmatic judges read."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One assistant message and what follows it up to the next one."""
+
+    index: int
+    start: int
+    """Index of the assistant message in ``trajectory.messages``."""
+    end: int
+    """One past the last message of the turn."""
+    messages: tuple[Message, ...]
+
+    @property
+    def action(self) -> Message:
+        """The assistant message itself."""
+        return self.messages[0]
+
+
+class Trajectory(_Value):
+    """One recorded conversation."""
+
+    messages: tuple[Message, ...]
+    id: str = ""
+    task_id: str = ""
+    group_id: str = ""
+    task: Task = Field(default_factory=Task)
+    outcome: Outcome | None = None
+    turn_rewards: tuple[float, ...] | None = None
+    """One a turn; NaN = missing."""
+    tools: tuple[dict[str, Any], ...] = ()
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns, in order."""
+        starts = [i for i, m in enumerate(self.messages) if m.role == "assistant"]
+        ends = [*starts[1:], len(self.messages)]
+        return tuple(
+            Turn(t, a, b, self.messages[a:b]) for t, (a, b) in enumerate(zip(starts, ends, strict=True))
+        )
+
+    def until(self, turn: int) -> "Trajectory":
+        """History up to the end of ``turn``: what a causal judge of that turn may see."""
+        return self.model_copy(update={"messages": self.messages[: self.turns[turn].end]})
+
+    def before(self, turn: int) -> "Trajectory":
+        """The prefix before the judged assistant message."""
+        return self.model_copy(update={"messages": self.messages[: self.turns[turn].start]})
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 over the canonical JSON of the messages and the reference."""
+        payload = {"messages": [m.model_dump() for m in self.messages], "reference": self.task.reference}
+        return hashlib.sha256(canonical_json(payload).encode()).hexdigest()
+
+
+class PreferencePair(_Value):
+    """Two continuations of one context with a label."""
+
+    context: tuple[Message, ...]
+    a: str
+    b: str
+    label: Literal["a", "b", "tie"]
+    id: str = ""
+    group: str = ""
+    """The split key: keep a group on one side of any split."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+def canonical_json(value: Any) -> str:
+    """Strict JSON with sorted keys; NaN becomes ``null``."""
+    return json.dumps(_strict(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(k): _strict(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_strict(v) for v in value]
+    return value
