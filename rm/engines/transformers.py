@@ -1,0 +1,303 @@
+"""Any local causal language model through transformers: packed label reading and batched generation.
+
+Prompts that begin alike are packed into one row with a tree attention mask (see ``packing``): one forward
+pass answers all criteria of all turns of a trajectory, and rows of several trajectories form a batch.
+Models whose attention is not plain full attention (sliding windows, recurrent layers, positions that the
+mask does not govern) are recognised by their configuration and by a probe, and take plain padded batches;
+``capabilities.prefix_reuse`` says which. Tested on the CPU in fp32 and bf16; not tested on other devices.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from axiomrm.data.verdict import Failed
+from axiomrm.errors import ConfigError
+from axiomrm.rm.engines.base import (
+    Capabilities,
+    Generation,
+    LabelReading,
+    Prompt,
+    Sampling,
+    failure_of,
+)
+from axiomrm.rm.engines.decoding import Prefilled, decode, merge_prefilled
+from axiomrm.rm.engines.packing import Ids, Pack, buckets, pack
+from axiomrm.rm.labels import LabelTable
+
+log = logging.getLogger(__name__)
+PROBE_TOLERANCE = 1e-2
+"""Largest difference between packed and plain logits on the probe, relative to their spread; wide enough for bf16."""
+
+
+class Budget(NamedTuple):
+    """Memory limits of one forward pass."""
+
+    row_tokens: int = 4096
+    """A packed row grows up to this size."""
+    batch_tokens: int = 8192
+    """Padded tokens of a batch."""
+    mask_cells: int = 16_000_000
+    """Padded squares of a batch: 64 MB of mask in fp32."""
+    decode_rows: int = 64
+    cache_bytes: int = 1_000_000_000
+    """Keys and values of the rows that are decoded together."""
+
+
+class TransformersEngine:
+    """The :class:`~axiomrm.rm.engines.base.Engine` for a local model."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, *, end_ids: Sequence[int] = (), budget: Budget = Budget()  # noqa: B008
+    ) -> None:
+        """Wrap a loaded model; ``end_ids`` are further tokens that end an answer."""
+        self.model, self.tokenizer, self.budget = model.eval(), tokenizer, budget
+        self.end_ids = frozenset({*end_ids, *_end_ids(model, tokenizer)})
+        self.max_tokens = _max_tokens(model)
+        self.usage = {"prompt_tokens": 0, "unshared_tokens": 0, "completion_tokens": 0}
+        """Tokens fed, tokens that separate prompts would have taken, tokens written; since the start."""
+        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._reuse = _plain_attention(model) and self._probe()
+        if not self._reuse:
+            log.warning("%s: no shared prefixes, prompts run in plain batches", type(model).__name__)
+
+    @classmethod
+    def load(
+        cls, folder_or_id: str, *, dtype: str = "float32", device: str | None = None, **options: Any
+    ) -> "TransformersEngine":
+        """Load model and tokenizer; ``options`` go to the constructor.
+
+        Raises:
+            ConfigError: an unknown dtype, or nothing loadable there.
+        """
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch_dtype = getattr(torch, dtype, None)
+        if not isinstance(torch_dtype, torch.dtype):
+            raise ConfigError(f"dtype {dtype!r}: use 'float32', 'bfloat16' or 'float16'")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
+            model = AutoModelForCausalLM.from_pretrained(
+                folder_or_id, dtype=torch_dtype, attn_implementation="sdpa"
+            )
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(f"model {folder_or_id!r} cannot be loaded: {reason}") from error
+        return cls(model.to(device or "cpu"), tokenizer, **options)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Exact full-vocabulary log-probabilities, ids in and out."""
+        return Capabilities(
+            token_ids=True, logprobs="exact", prefix_reuse=self._reuse, seeds=True, max_tokens=self.max_tokens
+        )
+
+    def label_logprobs(
+        self, prompts: Sequence[Prompt], tables: Sequence[LabelTable]
+    ) -> list[LabelReading | Failed]:
+        """One reading a prompt, right after its lead-in."""
+        sequences = [p.ids + t.lead_in_ids for p, t in zip(prompts, tables, strict=True)]
+        results: list[LabelReading | Failed] = [self._too_long(len(s), 1) or _UNREAD for s in sequences]
+        fitting = [i for i, result in enumerate(results) if result is _UNREAD]
+
+        def read(i: int, logits: Tensor) -> None:
+            results[fitting[i]] = _reading(logits, tables[fitting[i]])
+
+        def fail(i: int, failure: Failed) -> None:
+            results[fitting[i]] = failure
+
+        self._each_last_logits([sequences[i] for i in fitting], read, fail)
+        return results
+
+    def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
+        """One completion a prompt; prompts are prefilled packed and decoded in one batch."""
+        results: list[Generation | Failed] = [
+            self._too_long(len(p.ids), sampling.max_new_tokens) or _UNREAD for p in prompts
+        ]
+        fitting = [i for i, result in enumerate(results) if result is _UNREAD]
+        seeds = _row_seeds([prompts[i].ids for i in fitting], sampling.seed)
+        for batch in self._decode_batches([len(prompts[i].ids) + sampling.max_new_tokens for i in fitting]):
+            rows = [fitting[j] for j in batch]
+            try:
+                prefilled = self._prefill([prompts[i].ids for i in rows])
+                written = decode(self.model, prefilled, sampling, [seeds[j] for j in batch], self.end_ids)
+            except RuntimeError as error:
+                for i in rows:
+                    results[i] = failure_of(error)
+                continue
+            for i, (ids, stop) in zip(rows, written, strict=True):
+                self.usage["completion_tokens"] += len(ids)
+                results[i] = Generation(self.tokenizer.decode(ids, skip_special_tokens=False), tuple(ids), stop)
+        return results
+
+    def _too_long(self, prompt: int, more: int) -> Failed | None:
+        if self.max_tokens is None or prompt + more <= self.max_tokens:
+            return None
+        detail = f"prompt of {prompt} tokens + {more} exceeds the model's {self.max_tokens}"
+        return Failed(kind="context_overflow", detail=detail)
+
+    def _rows(self, sequences: Sequence[Ids]) -> list[Pack]:
+        share = self.budget.row_tokens if self._reuse else 0
+        return pack(sequences, max_tokens=share)
+
+    @torch.inference_mode()
+    def _each_last_logits(
+        self, sequences: Sequence[Ids], read: Callable[[int, Tensor], None], fail: Callable[[int, Failed], None]
+    ) -> None:
+        """Hand the logits after each sequence to ``read``, batch by batch; a failing row goes to ``fail``."""
+        rows = self._rows(sequences)
+        limits = {"max_tokens": self.budget.batch_tokens, "max_square": self.budget.mask_cells}
+        queue = buckets([row.size for row in rows], **limits)
+        while queue:
+            batch = [rows[i] for i in queue[0]]
+            try:
+                logits, _ = self._forward(batch, use_cache=False)
+            except RuntimeError as error:
+                halves = (queue[0][: len(batch) // 2], queue[0][len(batch) // 2 :])
+                queue[:1] = [h for h in halves if h] if _out_of_memory(error) and len(batch) > 1 else []
+                if len(batch) == 1 or not _out_of_memory(error):
+                    for row in batch:
+                        for index, _, _ in row.ends:
+                            fail(index, failure_of(error))
+                continue
+            queue.pop(0)
+            for b, row in enumerate(batch):
+                for j, (index, _, _) in enumerate(row.ends, logits.shape[1] - len(row.ends)):
+                    read(index, logits[b, j])
+
+    def _forward(self, rows: Sequence[Pack], *, use_cache: bool) -> tuple[Tensor, Any]:
+        """Logits ``(rows, most ends, vocabulary)`` of the last tokens, right-aligned, and the cache."""
+        n = max(row.size for row in rows)
+        self.usage["prompt_tokens"] += sum(row.size for row in rows)
+        self.usage["unshared_tokens"] += sum(len(path) + 1 for row in rows for path in row.paths)
+        ids = np.zeros((len(rows), n), dtype=np.int64)
+        positions = np.zeros((len(rows), n), dtype=np.int64)
+        packed = self._reuse
+        seen = np.tile(np.eye(n, dtype=bool), (len(rows), 1, 1)) if packed else np.zeros((len(rows), n), dtype=bool)
+        for b, row in enumerate(rows):
+            pad = n - row.size
+            ids[b, pad:] = row.tokens()
+            positions[b, pad:] = row.positions()
+            if packed:
+                seen[b, pad:, pad:] = row.mask()
+            else:
+                seen[b, pad:] = True
+        keep = max(len(row.ends) for row in rows)
+        out = self._call(ids, positions, seen, use_cache=use_cache, keep=keep)
+        return out.logits[:, -keep:], getattr(out, "past_key_values", None)
+
+    def _call(
+        self, ids: np.ndarray, positions: np.ndarray, seen: np.ndarray, *, use_cache: bool, keep: int
+    ) -> Any:
+        device, dtype = self.model.device, self.model.dtype
+        mask = torch.from_numpy(seen).to(device)
+        if mask.dim() == 3:
+            # An additive mask: eager attention adds it, sdpa takes it as it is.
+            blocked = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=device)
+            mask = torch.where(mask, torch.zeros((), dtype=dtype, device=device), blocked)[:, None]
+        return self.model(
+            input_ids=torch.from_numpy(ids).to(device),
+            attention_mask=mask if mask.dim() == 4 else mask.long(),
+            position_ids=torch.from_numpy(positions).to(device),
+            use_cache=use_cache,
+            **({"logits_to_keep": keep} if self._keeps else {}),
+        )
+
+    @torch.inference_mode()
+    def _prefill(self, sequences: Sequence[Ids]) -> Prefilled:
+        rows = self._rows(sequences)
+        limits = {"max_tokens": self.budget.batch_tokens, "max_square": self.budget.mask_cells}
+        parts: list[tuple[list[Pack], Tensor, Any]] = []
+        for batch in buckets([row.size for row in rows], **limits):
+            packs = [rows[i] for i in batch]
+            logits, cache = self._forward(packs, use_cache=True)
+            parts.append((packs, logits, cache))
+        return merge_prefilled(parts, len(sequences))
+
+    def _decode_batches(self, lengths: Sequence[int]) -> list[list[int]]:
+        tokens = max(1, self.budget.cache_bytes // _cache_bytes(self.model))
+        batches = buckets(lengths, max_tokens=tokens, max_square=2**62)
+        rows = self.budget.decode_rows
+        return [batch[i : i + rows] for batch in batches for i in range(0, len(batch), rows)]
+
+    def _probe(self) -> bool:
+        """Whether a packed row reads as its prompts do alone, on twelve tokens of this model."""
+        vocabulary = min(int(self.model.config.get_text_config().vocab_size), 50)
+        trunk = tuple(i % vocabulary for i in range(3, 9))
+        branches = [(*trunk, *(b * 5 + i + 1 for i in range(3))) for b in range(2)]
+        shared: dict[int, Tensor] = {}
+        alone: dict[int, Tensor] = {}
+        failures: list[Failed] = []
+
+        def keep_in(store: dict[int, Tensor]) -> Callable[[int, Tensor], None]:
+            return lambda i, logits: store.__setitem__(i, logits.float())
+
+        for store, reuse in ((shared, True), (alone, False)):
+            self._reuse = reuse
+            self._each_last_logits(branches, keep_in(store), lambda _, failure: failures.append(failure))
+        self.usage = dict.fromkeys(self.usage, 0)
+        if failures:
+            return False
+        gaps = [(shared[i] - alone[i]).abs().max() / (alone[i].std() + 1e-6) for i in (0, 1)]
+        return float(max(gaps)) < PROBE_TOLERANCE * (1 if self.model.dtype == torch.float32 else 10)
+
+
+_UNREAD = Failed(kind="engine_error", detail="the engine returned nothing for this row")
+
+
+def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:
+    logits = logits.float()
+    total = torch.logsumexp(logits, dim=-1)
+    picked = logits[list(table.label_ids.values())] - total
+    if not bool(torch.isfinite(total)):
+        return Failed(kind="engine_error", detail="the model's logits are not finite")
+    return LabelReading(dict(zip(table.label_ids, picked.tolist(), strict=True)))
+
+
+def _row_seeds(prompts: Sequence[Ids], seed: int) -> list[tuple[int, Ids, int]]:
+    """``(seed, prompt, copies of it before)``: what a row's random numbers depend on."""
+    count: dict[Ids, int] = {}
+    seeds = []
+    for ids in prompts:
+        seeds.append((seed, ids, count.get(ids, 0)))
+        count[ids] = count.get(ids, 0) + 1
+    return seeds
+
+
+def _end_ids(model: Any, tokenizer: Any) -> set[int]:
+    configured = getattr(model, "generation_config", None)
+    eos = getattr(configured, "eos_token_id", None)
+    several = eos if isinstance(eos, list) else [eos]
+    return {i for i in (*several, tokenizer.eos_token_id) if i is not None}
+
+
+def _max_tokens(model: Any) -> int | None:
+    config = model.config.get_text_config()
+    found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    return int(found) if found else None
+
+
+def _plain_attention(model: Any) -> bool:
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None)
+    if getattr(config, "use_sliding_window", True) is False or getattr(config, "layer_types", None):
+        window = None
+    return kinds == {"full_attention"} and not window
+
+
+def _cache_bytes(model: Any) -> int:
+    """Bytes of keys and values for one token."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * width * model.dtype.itemsize)
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
