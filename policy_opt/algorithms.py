@@ -1,0 +1,22 @@
+"""Algorithms by the ``kind`` of their configuration."""
+
+from collections.abc import Callable
+from typing import Any
+
+from axiomrm.policy_opt.algorithm import Algorithm
+from axiomrm.policy_opt.best_of_k import BestOfK
+from axiomrm.policy_opt.config import AlgorithmConfig
+from axiomrm.policy_opt.grpo import GRPO
+from axiomrm.policy_opt.process_replay import ProcessReplay
+
+# Any: each constructor takes its own configuration class; ``kind`` picks the right one.
+ALGORITHMS: dict[str, Callable[[Any], Algorithm]] = {
+    "process_replay": ProcessReplay,
+    "grpo": GRPO,
+    "best_of_k": BestOfK,
+}
+
+
+def build_algorithm(config: AlgorithmConfig) -> Algorithm:
+    """The algorithm of a configuration."""
+    return ALGORITHMS[config.kind](config)

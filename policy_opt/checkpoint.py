@@ -1,0 +1,67 @@
+"""Atomic checkpoints of a policy run: a folder is complete or it is not there."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from axiomrm.errors import ConfigError
+
+FORMAT = 1
+LATEST = "checkpoint"
+
+
+def weights_hash(model: Any) -> str:
+    """SHA-256 over names and bytes of a model's parameters."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(parameter.detach().to("cpu").contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save(folder: Path, *, tensors: dict[str, Any], state: dict[str, Any]) -> Path:
+    """Write ``tensors`` (state dicts) and ``state`` (plain JSON) as one checkpoint, replacing the last one.
+
+    A kill at any point leaves the previous checkpoint or the new one, never half of either.
+    """
+    iteration = state["iteration"]
+    final, partial = folder / f"{LATEST}-{iteration}", folder / f"{LATEST}-{iteration}.partial"
+    for stale in (partial, final):
+        shutil.rmtree(stale, ignore_errors=True)
+    partial.mkdir(parents=True)
+    torch.save(tensors, partial / "tensors.pt")
+    text = json.dumps({"format": FORMAT, **state})
+    (partial / "state.json").write_text(text, encoding="utf-8")
+    for name in ("tensors.pt", "state.json"):
+        with (partial / name).open("rb") as file:
+            os.fsync(file.fileno())
+    os.replace(partial, final)
+    for old in folder.glob(f"{LATEST}-*"):
+        if old != final:
+            shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest complete checkpoint; half-written ones are ignored."""
+    found = [p for p in folder.glob(f"{LATEST}-*") if not p.name.endswith(".partial")]
+    found = [p for p in found if (p / "state.json").exists() and (p / "tensors.pt").exists()]
+    return max(found, key=lambda p: int(p.name.removeprefix(f"{LATEST}-")), default=None)
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``(tensors, state)`` of a checkpoint.
+
+    Raises:
+        ConfigError: written by another format.
+    """
+    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    if state.get("format") != FORMAT:
+        raise ConfigError(f"{path}: checkpoint format {state.get('format')!r}, this version reads {FORMAT}")
+    tensors = torch.load(path / "tensors.pt", map_location="cpu", weights_only=True)
+    return tensors, state

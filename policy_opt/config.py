@@ -1,0 +1,139 @@
+"""Configuration of policy training; one class an algorithm, told apart by ``kind``."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from axiomrm.policy_opt.rollout_limits import RolloutLimits
+
+
+class Config(BaseModel):
+    """Frozen; unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ProcessReplayConfig(Config):
+    """Per-turn rewards and outcome as two critic-free advantages, with corrected replay."""
+
+    kind: Literal["process_replay"] = "process_replay"
+    alpha: float = Field(default=1.0, ge=0)
+    """Weight of the outcome advantage."""
+    beta: float = Field(default=0.5, ge=0)
+    """Weight of the per-turn advantage before calibration by discrimination."""
+    calibrate_beta: bool = True
+    """Scale beta by how well the per-turn reward ranks outcomes within groups."""
+    disc_prior: float = Field(default=0.2, ge=-1, le=1)
+    """Discrimination assumed before 20 informative groups exist (from an audit of the cold start)."""
+    local_return: Literal["immediate", "rtg", "delta"] = "immediate"
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    """Discount a turn, for ``rtg`` and ``delta``."""
+    kappa: float = Field(default=2.0, ge=0)
+    """How many group members the running statistic weighs."""
+    anchors: bool = False
+    """Compare turns that share a state (``info["state_key"]``) before turns that share an index."""
+    scale: Literal["none", "batch"] = "batch"
+    outcome_range: float = Field(default=1.0, gt=0)
+    local_range: float = Field(default=1.0, gt=0)
+    """Width of the declared reward range, in reward units; scales are floored at 5 % of it."""
+    correction: Literal["taper", "ratio", "none"] = "taper"
+    trust_mask: bool = True
+    aggregation: Literal["constant", "token", "step", "trajectory"] = "constant"
+    reuse: int = Field(default=3, ge=0)
+    """Mixed passes after the fresh one (U)."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimizer steps a pass."""
+    window: int = Field(default=4, ge=0)
+    """Greatest lag of a replayed trajectory, in policy versions."""
+    fresh_share: float = Field(default=0.5, ge=0, le=1)
+    """Least share of fresh trajectories in a mixed minibatch."""
+    rebaseline: bool = True
+    """Recompute the advantage of replayed steps with today's running statistics."""
+    capacity: int = Field(default=2048, ge=1)
+    """Trajectories held."""
+
+
+class GRPOConfig(Config):
+    """Group-relative policy optimisation on the trajectory's return."""
+
+    kind: Literal["grpo"] = "grpo"
+    passes: int = Field(default=1, ge=1)
+    """Optimizer passes over a batch (mu); ``reuse + 1`` of process_replay is the fair control."""
+    minibatches: int = Field(default=1, ge=1)
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    scale: Literal["none", "group"] = "group"
+    reward: Literal["outcome", "summed"] = "outcome"
+    """``summed`` adds the per-turn rewards to the outcome, as users of other toolkits do."""
+    aggregation: Literal["constant", "token", "step", "trajectory"] = "trajectory"
+
+
+class BestOfKConfig(Config):
+    """Rejection sampling: supervised steps on the best rollouts of each group, repeated."""
+
+    kind: Literal["best_of_k"] = "best_of_k"
+    keep: int = Field(default=1, ge=1)
+    """Best rollouts kept of a group."""
+    threshold: float = 1.0
+    """Least outcome of a kept rollout."""
+    passes: int = Field(default=2, ge=1)
+    minibatches: int = Field(default=1, ge=1)
+
+
+AlgorithmConfig = Annotated[ProcessReplayConfig | GRPOConfig | BestOfKConfig, Field(discriminator="kind")]
+
+
+class KLConfig(Config):
+    """KL to the starting policy."""
+
+    enabled: bool = True
+    initial_beta: float = Field(default=0.02, ge=0)
+    target_nats_per_token: float = Field(default=0.1, gt=0)
+
+
+class RolloutConfig(Config):
+    """How episodes are sampled."""
+
+    temperature: float = Field(default=1.0, gt=0)
+    max_turns: int = Field(default=32, ge=1)
+    max_turn_tokens: int = Field(default=64, ge=1)
+    max_episode_tokens: int = Field(default=2048, ge=2)
+    max_live: int = Field(default=64, ge=1)
+    """Episodes in flight at once."""
+
+    def limits(self) -> RolloutLimits:
+        """As the rollout functions take them."""
+        return RolloutLimits(self.max_turns, self.max_turn_tokens, self.max_episode_tokens, self.max_live)
+
+
+class PolicyConfig(Config):
+    """One training run."""
+
+    algorithm: AlgorithmConfig = ProcessReplayConfig()
+    iterations: int = Field(default=20, ge=1)
+    tasks_per_iteration: int = Field(default=4, ge=1)
+    group_size: int = Field(default=8, ge=1)
+    """Rollouts a task instance."""
+    seed: int = 0
+    learning_rate: float = Field(default=3e-4, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0)
+    tokens_per_forward: int = Field(default=8192, ge=1)
+    """Padded tokens of one micro-batch; does not change the result."""
+    max_failed_verdicts: float = Field(default=0.05, ge=0, le=1)
+    """Share of failed turn judgements in an iteration above which the run stops."""
+    max_failed_rollouts: float = Field(default=0.1, ge=0, le=1)
+    admission_max_gap: float = Field(default=1e-3, gt=0)
+    """Greatest accepted difference of trainer and sampler log-probs on fresh tokens, nats."""
+    checkpoint_every: int = Field(default=1, ge=1)
+    """Iterations."""
+    kl: KLConfig = KLConfig()
+    rollout: RolloutConfig = RolloutConfig()
+
+    @model_validator(mode="after")
+    def _groups_can_compare(self) -> "PolicyConfig":
+        if self.algorithm.kind == "grpo" and self.group_size < 2:
+            raise ValueError(
+                f"group_size={self.group_size}: grpo compares rollouts of a group, set at least 2"
+            )
+        return self

@@ -1,0 +1,71 @@
+"""Where rewards come from: the judge is passed in; a failed judgement is NaN with its reason."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from axiomrm.data.trajectory import Trajectory
+from axiomrm.errors import DataError
+from axiomrm.policy_opt.records import NAN, TrajectoryRecord
+
+
+@dataclass(frozen=True)
+class TurnScores:
+    """What the turn judge says about one trajectory."""
+
+    turns: list[float]
+    """One reward a turn; NaN = missing."""
+    reasons: list[str | None]
+    """Why a turn is missing: ``"cannot_assess:…"`` or ``"failed:…"``; ``None`` where it is scored."""
+    judge_revision: str
+    rubric_hash: str
+    trajectory: float = NAN
+    """The judge's reward of the whole trajectory; used only where there is no verifier outcome."""
+    coverage: list[float] = field(default_factory=list)
+
+
+TurnJudge = Callable[[Sequence[Trajectory]], list[TurnScores]]
+
+
+@dataclass
+class Episode:
+    """One rollout: what is trained on and what people and judges read."""
+
+    record: TrajectoryRecord
+    trajectory: Trajectory
+
+
+def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> None:
+    """Write a judge's answers into the records; a number the environment already gave stays.
+
+    Raises:
+        DataError: the judge answered for another number of trajectories or turns, or said infinity.
+    """
+    if len(scores) != len(episodes):
+        raise DataError(f"turn judge: {len(scores)} answers for {len(episodes)} trajectories")
+    for episode, answer in zip(episodes, scores, strict=True):
+        record = episode.record
+        if len(answer.turns) != len(record.steps) or len(answer.reasons) != len(record.steps):
+            raise DataError(
+                f"turn judge, trajectory {record.traj_id!r}: {len(answer.turns)} rewards and "
+                f"{len(answer.reasons)} reasons for {len(record.steps)} turns"
+            )
+        record.judge_reward = answer.trajectory
+        for step, reward, reason in zip(record.steps, answer.turns, answer.reasons, strict=True):
+            if math.isinf(reward):
+                raise DataError(
+                    f"turn judge, trajectory {record.traj_id!r}, turn {step.turn}: reward {reward!r}"
+                )
+            if not math.isnan(step.r_local):
+                continue
+            step.r_local, step.missing = reward, reason if math.isnan(reward) else None
+            step.judge_revision, step.rubric_hash = answer.judge_revision, answer.rubric_hash
+        for step, coverage in zip(record.steps, answer.coverage, strict=False):
+            step.coverage = coverage
+
+
+def rewarded_trajectory(episode: Episode) -> Trajectory:
+    """The trajectory with its per-turn rewards filled in (NaN = missing)."""
+    return episode.trajectory.model_copy(
+        update={"turn_rewards": tuple(step.r_local for step in episode.record.steps)}
+    )

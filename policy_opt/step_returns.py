@@ -1,0 +1,103 @@
+"""From raw rewards of a batch of trajectories to both returns and their baselines' ingredients."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from axiomrm.policy_opt.advantages import check_rewards, leave_one_out
+from axiomrm.policy_opt.records import NAN, StepRecord, StepReturns, Target, TrajectoryRecord
+from axiomrm.policy_opt.returns import LocalReturn, local_returns
+from axiomrm.policy_opt.running import RunningStatistics
+
+OUTCOME = "outcome"
+
+
+def local_target(step: StepRecord) -> str:
+    """Name of the local statistics of this step's judge version."""
+    return f"local:{step.judge_key}"
+
+
+def scorable(record: TrajectoryRecord) -> bool:
+    """Whether the episode ran: one that an error or a cancellation ended is in nobody's baseline."""
+    return record.ending not in ("env_error", "cancelled") and bool(record.steps)
+
+
+def attach_returns(
+    records: Sequence[TrajectoryRecord],
+    statistics: RunningStatistics,
+    *,
+    kind: LocalReturn,
+    gamma: float,
+    anchors: bool = False,
+) -> None:
+    """Fill ``step.returns`` of every step; statistics are only read.
+
+    Raises:
+        DataError: a reward is infinite.
+    """
+    records = [record for record in records if scorable(record)]
+    steps = [(record, step) for record in records for step in record.steps]
+    check_rewards([step.r_local for _, step in steps], "turn reward")
+    check_rewards([record.r_global for record in records], "trajectory reward")
+    values = [v for record in records for v in _returns_of(record, statistics, kind, gamma)]
+    owners = [record.traj_id for record, _ in steps]
+    levels: list[list[tuple[str, str, int] | None]] = [
+        [(record.group_id, step.judge_key, step.turn) for record, step in steps]
+    ]
+    if anchors:
+        states = [
+            None if step.anchor is None else (record.group_id, step.judge_key, step.anchor)
+            for record, step in steps
+        ]
+        levels.insert(0, states)
+    local = leave_one_out(values, owners, levels)
+    outcome = leave_one_out(
+        [record.r_global for record in records],
+        [record.traj_id for record in records],
+        [[record.group_id for record in records]],
+    )
+    whole = {
+        record.traj_id: Target(
+            record.r_global, float(outcome.mean[i]), int(outcome.m[i]), int(outcome.level[i])
+        )
+        for i, record in enumerate(records)
+    }
+    flat = flat_groups(records)
+    for i, (record, step) in enumerate(steps):
+        own = Target(float(values[i]), float(local.mean[i]), int(local.m[i]), int(local.level[i]))
+        step.returns = StepReturns(own, whole[record.traj_id], record.group_id in flat)
+
+
+def _returns_of(
+    record: TrajectoryRecord, statistics: RunningStatistics, kind: LocalReturn, gamma: float
+) -> list[float]:
+    cut = record.truncated and record.ending != "turn_limit"
+    last = record.steps[-1]
+    tail = statistics.baseline(local_target(last), record.task_type, last.turn + 1) if cut else 0.0
+    cost = statistics.scalar(f"cost:{last.judge_key}")
+    values = local_returns(
+        kind,
+        [step.r_local for step in record.steps],
+        [step.progress for step in record.steps],
+        gamma=gamma,
+        cost=0.0 if np.isnan(cost) else cost,
+        tail=tail,
+        terminal=record.r_global,
+    )
+    return [float(value) for value in values]
+
+
+def flat_groups(records: Sequence[TrajectoryRecord]) -> set[str]:
+    """Groups of two or more known global returns that are all the same."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        if not np.isnan(record.r_global):
+            groups[record.group_id].append(record.r_global)
+    return {name for name, values in groups.items() if len(values) > 1 and np.ptp(values) < 1e-9}
+
+
+def judge_mean(record: TrajectoryRecord) -> float:
+    """Mean of the trajectory's scored turn rewards; NaN if none is."""
+    values = [step.r_local for step in record.steps if not np.isnan(step.r_local)]
+    return float(np.mean(values)) if values else NAN

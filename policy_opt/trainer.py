@@ -1,0 +1,252 @@
+"""The training loop of POLICY.md section 14. It knows no algorithm by name.
+
+Every random draw is keyed by (seed, purpose, iteration, …), so a run that was killed continues exactly as
+it would have gone on: weights, optimizer, KL controller, statistics and buffer come from the last
+checkpoint, and metrics rows after it are dropped and written again.
+"""
+
+import copy
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from axiomrm.data.trajectory import Task
+from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.policy_opt import checkpoint, reward
+from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.chat_format import ChatFormat
+from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.kl import KLController
+from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
+from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
+from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.seeds import generator
+from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step
+
+Metrics = dict[str, float]
+STOP_REUSE_KL = 3.0
+STOP_REUSE_ESS = 0.2
+STOP_REUSE_GRAD = 5.0
+MIN_VERDICTS = 40
+
+
+class PolicyTrainer:
+    """Trains ``model`` in place; ``run`` resumes from ``folder`` if it holds a checkpoint."""
+
+    def __init__(
+        self,
+        model: Any,
+        chat: ChatFormat,
+        env_factory: EnvFactory,
+        tasks: Sequence[Task],
+        config: PolicyConfig,
+        folder: Path,
+        *,
+        turn_judge: TurnJudge | None = None,
+        on_iteration: Callable[[int, Metrics, list[Episode]], None] | None = None,
+    ) -> None:
+        """Args:
+        model: causal language model to train, holding the starting weights (also when resuming): they are the
+            frozen reference.
+        chat: messages to ids and back.
+        env_factory: makes a fresh environment an episode.
+        tasks: training tasks, drawn without replacement, reshuffled each round.
+        config: the run.
+        folder: checkpoints and ``metrics.jsonl``.
+        turn_judge: asked for turns whose reward the environment left to the judge; ``None`` = outcome only.
+        on_iteration: called after each iteration with its number, metrics and rollouts (for monitors,
+            reports, bars).
+        """
+        if not tasks:
+            raise ConfigError("policy training: no tasks given; pass at least one")
+        self.model, self.chat, self.env_factory, self.tasks = model, chat, env_factory, list(tasks)
+        self.config, self.folder, self.turn_judge = config, Path(folder), turn_judge
+        self.on_iteration = on_iteration
+        self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.
+        self.reference = copy.deepcopy(model).requires_grad_(False) if config.kl.enabled else None
+        self.reference_hash = checkpoint.weights_hash(model)
+        self.algorithm = build_algorithm(config.algorithm)
+        self.kl = KLController(config.kl.initial_beta, config.kl.target_nats_per_token)
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            trainable, lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+        self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
+        self.iteration = 0
+        self.grad_norms: list[float] = []
+
+    # --- the loop -------------------------------------------------------------------------------------------
+
+    def run(self) -> list[Metrics]:
+        """Run (the rest of) the iterations; returns one metrics row an iteration, earlier ones included."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._resume()
+        rows = self._kept_rows()
+        while self.iteration < self.config.iterations:
+            metrics, episodes = self._iterate()
+            rows.append(metrics)
+            with self._metrics_path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
+            self.iteration += 1
+            if self.iteration % self.config.checkpoint_every == 0 or self.iteration == self.config.iterations:
+                self._save()
+            if self.on_iteration is not None:
+                self.on_iteration(self.iteration - 1, metrics, episodes)
+        return rows
+
+    def _iterate(self) -> tuple[Metrics, list[Episode]]:
+        started = time.perf_counter()
+        episodes = self.rollout(self.draw_tasks(self.iteration))
+        rolled = time.perf_counter()
+        self._score(episodes)
+        scored = time.perf_counter()
+        records = [episode.record for episode in episodes]
+        if self.reference is not None and self.algorithm.uses_kl:
+            attach_reference(self.reference, records, token_budget=self.config.tokens_per_forward)
+        metrics: Metrics = {"iteration": float(self.iteration), **rollout_metrics(episodes)}
+        metrics |= self.algorithm.ingest(records, self.iteration)
+        metrics |= self._update()
+        metrics |= self.algorithm.finish(self.iteration)
+        metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
+        metrics |= {"time/update_s": time.perf_counter() - scored}
+        return metrics, episodes
+
+    def draw_tasks(self, iteration: int) -> list[Task]:
+        """Tasks of an iteration: consecutive pieces of reshuffled rounds over all tasks."""
+        n, first = len(self.tasks), iteration * self.config.tasks_per_iteration
+        drawn = []
+        for position in range(first, first + self.config.tasks_per_iteration):
+            order = generator(self.config.seed, "tasks", position // n).permutation(n)
+            drawn.append(self.tasks[int(order[position % n])])
+        return drawn
+
+    def rollout(self, tasks: Sequence[Task]) -> list[Episode]:
+        """One group of rollouts a task from the current weights."""
+        return collect(
+            self.sampler,
+            self.chat,
+            self.env_factory,
+            group_requests(tasks, self.config.group_size, f"it{self.iteration}"),
+            limits=self.config.rollout.limits(),
+            seed=self.config.seed,
+            policy_version=self.iteration,
+        )
+
+    def _score(self, episodes: list[Episode]) -> None:
+        broken = [e for e in episodes if e.record.ending == "env_error"]
+        if len(broken) > self.config.max_failed_rollouts * len(episodes):
+            details = Counter(str(e.trajectory.metadata["turns"][-1].get("detail")) for e in broken)
+            raise JudgeError(
+                f"iteration {self.iteration}: {len(broken)} of {len(episodes)} rollouts failed: "
+                f"{dict(details)!r}; accepted: {self.config.max_failed_rollouts:.0%}"
+            )
+        asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
+        if self.turn_judge is None or not asked:
+            return
+        reward.apply_scores(asked, self.turn_judge([e.trajectory for e in asked]))
+        reasons = [s.missing for e in asked for s in e.record.steps]
+        failed = [r for r in reasons if r is not None and r.startswith("failed")]
+        if len(reasons) >= MIN_VERDICTS and len(failed) > self.config.max_failed_verdicts * len(reasons):
+            raise JudgeError(
+                f"iteration {self.iteration}: {len(failed)} of {len(reasons)} turn judgements failed: "
+                f"{dict(Counter(failed))!r}; accepted: {self.config.max_failed_verdicts:.0%}"
+            )
+
+    def _update(self) -> Metrics:
+        fresh: list[UpdateStats] = []
+        reused: list[UpdateStats] = []
+        stopped = False
+        for minibatch in self.algorithm.plan(
+            self.iteration, generator(self.config.seed, "plan", self.iteration)
+        ):
+            stats = optimizer_step(
+                self.model,
+                self.optimizer,
+                self.algorithm,
+                minibatch,
+                kl_beta=self.kl.beta if self.reference is not None else 0.0,
+                grad_clip=self.config.grad_clip,
+                token_budget=self.config.tokens_per_forward,
+                admission_gap=None if fresh else self.config.admission_max_gap,
+            )
+            (reused if minibatch.reuse else fresh).append(stats)
+            stopped = self._should_stop_reuse(stats)
+            self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
+            if stopped and minibatch.reuse:
+                break
+        metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}
+        self.kl.update(metrics.get("kl/k3_fresh_nats_per_token", math.nan))
+        return metrics | {"kl/beta": self.kl.beta}
+
+    def _should_stop_reuse(self, stats: UpdateStats) -> bool:
+        enough = len(self.grad_norms) >= 10
+        return (
+            stats.fresh_kl > STOP_REUSE_KL * self.config.kl.target_nats_per_token
+            or stats.ess_frac < STOP_REUSE_ESS
+            or (enough and stats.grad_norm > STOP_REUSE_GRAD * float(np.median(self.grad_norms)))
+        )
+
+    # --- persistence ----------------------------------------------------------------------------------------
+
+    @property
+    def _metrics_path(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    def _kept_rows(self) -> list[Metrics]:
+        """Rows up to the checkpoint; later ones belong to iterations that will run again."""
+        if not self._metrics_path.exists():
+            return []
+        lines = self._metrics_path.read_text(encoding="utf-8").splitlines()[: self.iteration]
+        partial = self._metrics_path.with_suffix(".partial")
+        partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        partial.replace(self._metrics_path)
+        return [json.loads(line) for line in lines]
+
+    def _save(self) -> None:
+        checkpoint.save(
+            self.folder,
+            tensors={
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "torch_rng": torch.get_rng_state(),
+            },
+            state={
+                "iteration": self.iteration,
+                "algorithm": self.algorithm.state_dict(),
+                "kl": self.kl.state_dict(),
+                "grad_norms": self.grad_norms,
+                "reference": self.reference_hash,
+                "config": self.config.model_dump(mode="json"),
+            },
+        )
+
+    def _resume(self) -> None:
+        path = checkpoint.latest(self.folder)
+        if path is None:
+            return
+        tensors, state = checkpoint.load(path)
+        self._check_same_run(path, state)
+        self.model.load_state_dict(tensors["model"])
+        self.optimizer.load_state_dict(tensors["optimizer"])
+        torch.set_rng_state(tensors["torch_rng"])
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.kl.load_state_dict(state["kl"])
+        self.grad_norms, self.iteration = state["grad_norms"], state["iteration"]
+
+    def _check_same_run(self, path: Path, state: dict[str, Any]) -> None:
+        mine = self.config.model_dump(mode="json")
+        different = sorted(k for k in mine if k != "iterations" and mine[k] != state["config"].get(k))
+        if different:
+            raise ConfigError(
+                f"{path}: written with other values of {different!r}; use a new folder or the old ones"
+            )
+        if state["reference"] != self.reference_hash:
+            raise ConfigError(f"{path}: the starting weights differ; pass the model the run began with")

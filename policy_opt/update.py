@@ -1,0 +1,158 @@
+"""One optimizer step over a minibatch: packed forwards, policy term plus KL, clipped gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from axiomrm.policy_opt.admission import admission_check
+from axiomrm.policy_opt.algorithm import Algorithm, LossParts, Minibatch
+from axiomrm.policy_opt.buffer import ess_of
+from axiomrm.policy_opt.kl import k3, kl_surrogate
+from axiomrm.policy_opt.logprobs import selected_logprobs
+from axiomrm.policy_opt.losses import aggregate, step_weights
+from axiomrm.policy_opt.packing import DrawnStep, TokenBatch, micro_batches
+from axiomrm.policy_opt.records import TrajectoryRecord
+
+
+@dataclass
+class UpdateStats:
+    """What one optimizer step saw."""
+
+    loss: float = 0.0
+    grad_norm: float = float("nan")
+    tokens: int = 0
+    logps: list[Tensor] = field(default_factory=list)
+    behaviour: list[Tensor] = field(default_factory=list)
+    fresh_k3: list[Tensor] = field(default_factory=list)
+    entropy: list[Tensor] = field(default_factory=list)
+    keep: list[bool] = field(default_factory=list)
+    correction: list[float] = field(default_factory=list)
+    rho: list[float] = field(default_factory=list)
+    m2: list[float] = field(default_factory=list)
+
+    @property
+    def fresh_kl(self) -> float:
+        """Mean k3 to the reference over fresh action tokens; NaN without any."""
+        values = torch.cat(self.fresh_k3) if self.fresh_k3 else torch.empty(0)
+        return float(values.mean()) if values.numel() else float("nan")
+
+    @property
+    def ess_frac(self) -> float:
+        """Effective share of the drawn steps after correction."""
+        return ess_of(self.correction)
+
+
+def token_loss(
+    algorithm: Algorithm, batch: TokenBatch, logp_N: Tensor, kl_beta: float
+) -> tuple[Tensor, LossParts]:
+    """Policy term (masked) plus KL term (on every drawn step), aggregated."""
+    parts = algorithm.token_loss(logp_N, batch)
+    weight_N = batch.weight_S[batch.step_N]
+    loss_N = torch.where(parts.keep_S[batch.step_N], parts.loss_N, torch.zeros_like(parts.loss_N))
+    if algorithm.uses_kl and kl_beta > 0 and batch.reference_N is not None:
+        loss_N = loss_N + kl_beta * kl_surrogate(logp_N, batch.reference_N, parts.ratios.rho_N)
+    return aggregate(loss_N, weight_N), parts
+
+
+def accumulate_gradient(
+    model: Any, algorithm: Algorithm, minibatch: Minibatch, *, kl_beta: float, token_budget: int
+) -> UpdateStats:
+    """Add the gradient of a whole minibatch to ``model``; its split into forwards does not matter."""
+    weights = step_weights(
+        [item.step.n_tokens for item in minibatch.steps],
+        _trajectory_numbers(minibatch.steps),
+        minibatch.aggregation,
+        minibatch.constant,
+    )
+    stats = UpdateStats()
+    device = next(model.parameters()).device
+    for batch in micro_batches(minibatch.steps, weights, token_budget=token_budget):
+        out = selected_logprobs(
+            model,
+            batch.input_ids_RL.to(device),
+            batch.attention_mask_RL.to(device),
+            batch.row_N.to(device),
+            batch.column_N.to(device),
+            batch.temperature,
+        )
+        logp_N = out.logp_N.to("cpu")
+        loss, parts = token_loss(algorithm, batch, logp_N, kl_beta)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch
+        _note(stats, batch, loss, logp_N.detach(), out.entropy_N.to("cpu"), parts)
+    return stats
+
+
+def _note(
+    stats: UpdateStats, batch: TokenBatch, loss: Tensor, logp_N: Tensor, entropy_N: Tensor, parts: LossParts
+) -> None:
+    stats.loss += float(loss.detach())
+    stats.tokens += int(batch.attention_mask_RL.sum())
+    stats.logps.append(logp_N)
+    stats.behaviour.append(batch.behaviour_N)
+    stats.entropy.append(entropy_N)
+    if batch.reference_N is not None:
+        stats.fresh_k3.append(k3(logp_N, batch.reference_N)[batch.fresh_S[batch.step_N]])
+    stats.keep += parts.keep_S.tolist()
+    stats.correction += parts.correction_S.tolist()
+    stats.rho += parts.ratios.rho_S.tolist()
+    stats.m2 += parts.ratios.m2_S.tolist()
+
+
+def optimizer_step(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    algorithm: Algorithm,
+    minibatch: Minibatch,
+    *,
+    kl_beta: float,
+    grad_clip: float,
+    token_budget: int,
+    admission_gap: float | None = None,
+) -> UpdateStats:
+    """One step.
+
+    Args:
+        admission_gap: run the admission test on this minibatch's tokens before the weights move.
+
+    Raises:
+        DataError: the admission test failed; the weights are untouched.
+    """
+    optimizer.zero_grad(set_to_none=True)
+    stats = accumulate_gradient(model, algorithm, minibatch, kl_beta=kl_beta, token_budget=token_budget)
+    if admission_gap is not None:
+        admission_check(
+            torch.cat(stats.logps).numpy(), torch.cat(stats.behaviour).numpy(), max_gap=admission_gap
+        )
+    parameters = [p for p in model.parameters() if p.grad is not None]
+    stats.grad_norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip))
+    optimizer.step()
+    return stats
+
+
+@torch.no_grad()
+def attach_reference(ref_model: Any, records: Sequence[TrajectoryRecord], *, token_budget: int) -> None:
+    """Fill ``ref_logprobs`` of every step from the frozen reference, at the sampling temperature."""
+    drawn = [DrawnStep(record, step, 0.0) for record in records for step in record.steps]
+    device = next(ref_model.parameters()).device
+    for batch in micro_batches(drawn, [1.0] * len(drawn), token_budget=token_budget):
+        out = selected_logprobs(
+            ref_model,
+            batch.input_ids_RL.to(device),
+            batch.attention_mask_RL.to(device),
+            batch.row_N.to(device),
+            batch.column_N.to(device),
+            batch.temperature,
+        )
+        values = out.logp_N.to("cpu").numpy()
+        sizes = np.cumsum([item.step.n_tokens for item in batch.steps])[:-1]
+        for item, part in zip(batch.steps, np.split(values, sizes), strict=True):
+            item.step.ref_logprobs = part.astype(np.float32)
+
+
+def _trajectory_numbers(steps: Sequence[DrawnStep]) -> list[int]:
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(item.record.traj_id, len(numbers)) for item in steps]
