@@ -9,9 +9,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from axiomrm.data.jsonl import ReadResult
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -103,13 +107,48 @@ class Trajectory(_Value):
             Turn(t, a, b, self.messages[a:b]) for t, (a, b) in enumerate(zip(starts, ends, strict=True))
         )
 
+    @classmethod
+    def read(cls, path: str | Path) -> "ReadResult[Trajectory]":
+        """The trajectories of a chat log; bad records stand in ``.rejected`` with file, line and reason.
+
+        See `axiomrm.data.reading` for what is accepted, and for reading a file that does not fit in memory.
+
+        Raises:
+            DataError: there is no such file.
+        """
+        from axiomrm.data.reading import read_trajectories  # it needs the types of this module
+
+        return read_trajectories(path)
+
+    def answered_call(self, message: int) -> ToolCall | None:
+        """The call that message ``message`` answers; ``None``: no tool result, or its call is not logged."""
+        from axiomrm.data.tool_calls import link_results
+
+        asked = link_results(self.messages).get(message)
+        return None if asked is None else self.messages[asked.message].tool_calls[asked.call]
+
+    def unanswered(self, turn: int) -> tuple[ToolCall, ...]:
+        """The calls of ``turn`` for which the log holds no result."""
+        from axiomrm.data.tool_calls import link_results
+
+        start = self.turns[turn].start
+        answered = {asked.call for asked in link_results(self.messages).values() if asked.message == start}
+        calls = self.messages[start].tool_calls
+        return tuple(call for i, call in enumerate(calls) if i not in answered)
+
     def until(self, turn: int) -> "Trajectory":
         """History up to the end of ``turn``: what a causal judge of that turn may see."""
-        return self.model_copy(update={"messages": self.messages[: self.turns[turn].end]})
+        return self._cut(self.turns[turn].end)
 
     def before(self, turn: int) -> "Trajectory":
         """The prefix before the judged assistant message."""
-        return self.model_copy(update={"messages": self.messages[: self.turns[turn].start]})
+        return self._cut(self.turns[turn].start)
+
+    def _cut(self, end: int) -> "Trajectory":
+        messages = self.messages[:end]
+        turns = sum(m.role == "assistant" for m in messages)
+        rewards = None if self.turn_rewards is None else self.turn_rewards[:turns]
+        return self.model_copy(update={"messages": messages, "turn_rewards": rewards})
 
     @property
     def content_hash(self) -> str:
@@ -133,14 +172,16 @@ class PreferencePair(_Value):
 
 def canonical_json(value: Any) -> str:
     """Strict JSON with sorted keys; NaN becomes ``null``."""
-    return json.dumps(_strict(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    finite = finite_json(value)
+    return json.dumps(finite, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _strict(value: Any) -> Any:
+def finite_json(value: Any) -> Any:
+    """``value`` as strict JSON can hold it: NaN and infinity are ``None``, keys text, sequences lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {str(k): _strict(v) for k, v in value.items()}
+        return {str(k): finite_json(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_strict(v) for v in value]
+        return [finite_json(v) for v in value]
     return value

@@ -1,0 +1,106 @@
+"""Writing JSONL: a file appears whole or not at all; every line is strict JSON (NaN, infinity: ``null``)."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from axiomrm.data.jsonl import Rejected
+from axiomrm.data.trajectory import Message, ToolCall, Trajectory, finite_json
+from axiomrm.errors import DataError
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[IO[str]]:
+    """A UTF-8 text file that takes the place of ``path`` when the block ends without an error.
+
+    The temporary file lies in the same folder, because a rename across file systems is not atomic.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp's 0600 would hide the file from others
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_jsonl(path: str | Path, records: Iterable[Mapping[str, Any]]) -> int:
+    """Write one record a line, atomically; returns how many.
+
+    Raises:
+        DataError: a record holds something that JSON or UTF-8 cannot; ``path`` is then untouched.
+    """
+    count = 0
+    with atomic_file(path) as handle:
+        for record in records:
+            handle.write(json_line(record, f"{path}: record {count + 1}"))
+            count += 1
+    return count
+
+
+def json_line(record: Mapping[str, Any], place: str = "record") -> str:
+    """One record as strict JSON in the given key order, with its line end.
+
+    Raises:
+        DataError: it holds something that JSON or UTF-8 cannot.
+    """
+    try:
+        line = json.dumps(finite_json(record), ensure_ascii=False, allow_nan=False) + "\n"
+        line.encode()
+    except (TypeError, UnicodeEncodeError) as error:
+        raise DataError(f"{place}: cannot be written as JSON in UTF-8: {error}") from error
+    return line
+
+
+def write_trajectories(path: str | Path, trajectories: Iterable[Trajectory]) -> int:
+    """Write trajectories in OpenAI's chat format, atomically; `Trajectory.read` gives them back."""
+    return write_jsonl(path, map(to_record, trajectories))
+
+
+def write_rejected(path: str | Path, rejected: Iterable[Rejected]) -> int:
+    """Write what was rejected: one object with ``file``, ``line`` (1-based) and ``reason`` a line."""
+    return write_jsonl(path, (item._asdict() for item in rejected))
+
+
+def to_record(trajectory: Trajectory) -> dict[str, Any]:
+    """The log record of a trajectory; fields at their defaults are left out."""
+    record: dict[str, Any] = {"messages": [message_record(m) for m in trajectory.messages]}
+    rest = trajectory.model_dump(exclude={"messages"}, exclude_defaults=True)
+    return {**record, **rest}
+
+
+def message_record(message: Message) -> dict[str, Any]:
+    """One message in OpenAI's chat format, with its ``extra`` keys where they were."""
+    record: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        record["content"] = message.content or None  # OpenAI's form of "no text"
+        record["tool_calls"] = [_call_record(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        record["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        record["name"] = message.name
+    return {**message.extra, **record}
+
+
+def _call_record(call: ToolCall) -> dict[str, Any]:
+    arguments = call.raw_arguments
+    if arguments is None:
+        arguments = json_line(call.arguments, f"arguments of {call.name!r}").rstrip("\n")
+    function = {"name": call.name, "arguments": arguments}
+    return {**({} if call.id is None else {"id": call.id}), "type": "function", "function": function}
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
