@@ -236,6 +236,16 @@ class JudgePrompter:
         n = len(prompt.ids)
         return TrainingRow([*prompt.ids, *completion], [0] * n + mask, n + at)
 
+    def encode(self, text: str) -> Ids:
+        """Ids of a piece of data; control tokens never come out of it."""
+        return self._encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of generated ids, control tokens shown."""
+        if self.tokenizer is None:
+            return ""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
     def _prefixes(self, trajectory: Trajectory, guidelines: str, nonce: str) -> _Shared:
         # Callers walk one trajectory after the other, so remembering the last one is enough.
         key = (trajectory, guidelines, nonce)

@@ -17,6 +17,8 @@ from axiomrm.rm.labels import NOT_ASSESSABLE, LabelSet
 Readout = Literal["expected", "argmax", "sampled"]
 X_THRESHOLD = 0.5
 """From this probability of X on, the answer is cannot-assess."""
+NEVER = math.inf
+"""An X threshold that is never reached."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Rule:
     """Smallest full-vocabulary probability of all labels together for a reading to count."""
     readout: Readout = "expected"
     mode: Literal["direct", "critique"] = "direct"
+    x_threshold: float = X_THRESHOLD
+    """From this probability of X on the verdict is cannot-assess; above 1: never (untrained judges, whose X
+    is a habit of the tokens and no answer)."""
 
 
 def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule()) -> Verdict:  # noqa: B008
@@ -119,7 +124,7 @@ def _verdict(
     n = len(shares)
     p_na = math.fsum(q[NOT_ASSESSABLE] for q in shares) / n
     critique = "\n\n".join(reading.critique for reading in readings if reading.critique)
-    if p_na >= X_THRESHOLD:
+    if p_na >= rule.x_threshold or p_na >= 1:
         reason = critique or f"the judge says that the recording does not tell (p = {p_na:.2f})"
         return CannotAssess(reason=reason, p_na=min(p_na, 1.0), critique=critique, flags=flags)
     assessed = [q for q in shares if q[NOT_ASSESSABLE] < 1]

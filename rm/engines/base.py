@@ -7,7 +7,7 @@ no token ids (chat HTTP) reads ``Prompt.messages``; the others read ``prefix_ids
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from axiomrm.data.verdict import Failed, FailureKind
 from axiomrm.rm.labels import LabelTable
@@ -42,6 +42,14 @@ class Sampling:
     seed: int = 0
 
 
+class TokenLogprobs(NamedTuple):
+    """One generated token as an HTTP engine reports it."""
+
+    text: str
+    top: Mapping[str, float]
+    """Token text to log-probability, the most probable ones only."""
+
+
 @dataclass(frozen=True)
 class Generation:
     """What a model wrote."""
@@ -50,6 +58,8 @@ class Generation:
     token_ids: tuple[int, ...]
     """Without the end token; empty where the engine has no ids."""
     stop: Literal["stop", "length"]
+    tokens: tuple[TokenLogprobs, ...] = ()
+    """Filled by engines without ids that report log-probabilities."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,11 @@ class Engine(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What this engine can do."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What makes two engines give different numbers: kind, version, weights, precision; never a key."""
         ...
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:

@@ -7,14 +7,18 @@ mask does not govern) are recognised by their configuration and by a probe, and 
 ``capabilities.prefix_reuse`` says which. Tested on the CPU in fp32 and bf16; not tested on other devices.
 """
 
+import hashlib
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import transformers
 from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
@@ -33,6 +37,10 @@ from axiomrm.rm.labels import LabelTable
 log = logging.getLogger(__name__)
 PROBE_TOLERANCE = 1e-2
 """Largest difference between packed and plain logits on the probe, relative to their spread; wide enough for bf16."""
+
+
+HASHED_WHOLE = 1 << 30
+"""Bytes up to which every weight enters the hash."""
 
 
 class Budget(NamedTuple):
@@ -75,8 +83,6 @@ class TransformersEngine:
         Raises:
             ConfigError: an unknown dtype, or nothing loadable there.
         """
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
         torch_dtype = getattr(torch, dtype, None)
         if not isinstance(torch_dtype, torch.dtype):
             raise ConfigError(f"dtype {dtype!r}: use 'float32', 'bfloat16' or 'float16'")
@@ -96,6 +102,16 @@ class TransformersEngine:
         return Capabilities(
             token_ids=True, logprobs="exact", prefix_reuse=self._reuse, seeds=True, max_tokens=self.max_tokens
         )
+
+    @cached_property
+    def identity(self) -> Mapping[str, str]:
+        """Library version, hash of the weights, precision."""
+        return {
+            "engine": "transformers",
+            "version": transformers.__version__,
+            "weights": weights_hash(self.model),
+            "dtype": str(self.model.dtype),
+        }
 
     def label_logprobs(
         self, prompts: Sequence[Prompt], tables: Sequence[LabelTable]
@@ -132,8 +148,12 @@ class TransformersEngine:
                 continue
             for i, (ids, stop) in zip(rows, written, strict=True):
                 self.usage["completion_tokens"] += len(ids)
-                results[i] = Generation(self.tokenizer.decode(ids, skip_special_tokens=False), tuple(ids), stop)
+                results[i] = Generation(self._text(ids), tuple(ids), stop)
         return results
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return str(text)
 
     def _too_long(self, prompt: int, more: int) -> Failed | None:
         if self.max_tokens is None or prompt + more <= self.max_tokens:
@@ -248,6 +268,19 @@ class TransformersEngine:
 
 
 _UNREAD = Failed(kind="engine_error", detail="the engine returned nothing for this row")
+
+
+def weights_hash(model: Any) -> str:
+    """BLAKE2 over names, shapes and values; of a model above ``HASHED_WHOLE`` bytes every 1,009th value."""
+    tensors = model.state_dict()
+    total = sum(t.numel() * t.element_size() for t in tensors.values())
+    digest = hashlib.blake2b(digest_size=20)
+    for name, tensor in sorted(tensors.items()):
+        values = tensor.detach().flatten()
+        values = values if total <= HASHED_WHOLE else values[::1009]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(values.contiguous().cpu().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:
