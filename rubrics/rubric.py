@@ -1,0 +1,358 @@
+"""``Rubric``: one file with its imports resolved, and the verbs on it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from axiomrm.errors import RubricError
+from axiomrm.rubrics import imports
+from axiomrm.rubrics.expr import Expr, Value, parse
+from axiomrm.rubrics.expr_check import Variable
+from axiomrm.rubrics.findings import Finding, raise_findings, sort_findings
+from axiomrm.rubrics.imports import LockEntry
+from axiomrm.rubrics.model import (
+    Axiom,
+    Facet,
+    Feature,
+    Policy,
+    RubricFile,
+    Template,
+    Theorem,
+    TurnFeature,
+    expand,
+)
+from axiomrm.rubrics.read import Document, read_text
+from axiomrm.rubrics.symbols import variables_of
+from axiomrm.rubrics.yaml_write import to_yaml
+
+if TYPE_CHECKING:
+    from axiomrm.rubrics.lint import TextDetector
+
+    from axiomrm.rubrics.bind import ActiveRubric, Personal
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """A rubric as the judge sees it: own items and those of the imports, defaults expanded, active ones only."""
+
+    file: RubricFile
+    """As written, all statuses."""
+    source: Document
+    """Text and positions of this file."""
+    imported: tuple["Rubric", ...] = ()
+    where: str = ""
+    """Path of the file; empty: from a text."""
+    search: tuple[FilePath, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def load(cls, name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = ()) -> "Rubric":
+        """Load by library name or by path.
+
+        Args:
+            name_or_path: ``"support_agent"``, or a path to a YAML or JSON file.
+            search: further folders for imports (and names), before the library.
+
+        Raises:
+            RubricError: no such rubric (then ``findings`` is empty), or it has findings of level error.
+        """
+        rubric, findings, sources = load_with_findings(name_or_path, search=search)
+        raise_findings(findings, sources)
+        if rubric is None:
+            raise RubricError(f"{name_or_path}: not readable as a rubric")
+        return rubric
+
+    @classmethod
+    def loads(
+        cls, text: str, file: str = "rubric.yaml", *, search: Sequence[str | FilePath] = ()
+    ) -> "Rubric":
+        """Load from a text.
+
+        Args:
+            text: YAML or JSON.
+            file: name for messages.
+            search: folders for imports, before the library.
+
+        Raises:
+            RubricError: the text has findings of level error.
+        """
+        folders = tuple(FilePath(p) for p in search)
+        rubric, findings, sources = assemble(read_text(text, file), None, folders)
+        raise_findings(findings, sources)
+        if rubric is None:
+            raise RubricError(f"{file}: not readable as a rubric")
+        return rubric
+
+    @classmethod
+    def from_model(cls, model: RubricFile, *, search: Sequence[str | FilePath] = ()) -> "Rubric":
+        """From a model made in Python, through its YAML text, so that findings have places.
+
+        Raises:
+            RubricError: the model has findings of level error.
+        """
+        return cls.loads(to_yaml(model.plain()), f"{model.rubric.id}.yaml", search=search)
+
+    @property
+    def id(self) -> str:
+        """The rubric's id."""
+        return self.file.rubric.id
+
+    @property
+    def version(self) -> str:
+        """Semantic version as written."""
+        return self.file.rubric.version
+
+    @property
+    def policy(self) -> Policy:
+        """This file's policy; those of imports are ignored."""
+        return self.file.policy
+
+    @cached_property
+    def parts(self) -> tuple["Rubric", ...]:
+        """All imported rubrics, depth first, each once, then this one."""
+        seen: dict[str, Rubric] = {}
+        for inner in self.imported:
+            for part in inner.parts:
+                seen.setdefault(part.id, part)
+        seen.pop(self.id, None)
+        return (*seen.values(), self)
+
+    @cached_property
+    def guidelines(self) -> str:
+        """Text before all criteria: those of the imports, then the own."""
+        return "\n\n".join(p.file.rubric.guidelines for p in self.parts if p.file.rubric.guidelines)
+
+    @cached_property
+    def features(self) -> Mapping[str, Feature]:
+        """Declared task features."""
+        return {k: v for p in self.parts for k, v in p.file.features.items()}
+
+    @cached_property
+    def turn_features(self) -> Mapping[str, TurnFeature]:
+        """Declared facts of the prefix."""
+        return {k: v for p in self.parts for k, v in p.file.turn_features.items()}
+
+    @cached_property
+    def facets(self) -> Mapping[str, Facet]:
+        """Declared properties of the judged text."""
+        return {k: v for p in self.parts for k, v in p.file.facets.items()}
+
+    @cached_property
+    def variables(self) -> Mapping[str, Variable]:
+        """All names that conditions may use."""
+        return {name: v for p in self.parts for name, v in variables_of(p.file, p.source).items()}
+
+    @cached_property
+    def axioms(self) -> tuple[Axiom, ...]:
+        """Active axioms, premises included."""
+        return tuple(a for p in self.parts for a in p.file.axioms if a.status == "active")
+
+    @cached_property
+    def theorems(self) -> tuple[Theorem, ...]:
+        """Active theorems with defaults expanded."""
+        return tuple(t for p in self.parts for t in p.own_theorems if t.status == "active")
+
+    @cached_property
+    def templates(self) -> tuple[Template, ...]:
+        """Active personal templates with defaults expanded."""
+        return tuple(t for p in self.parts for t in p.own_templates if t.status == "active")
+
+    @cached_property
+    def own_theorems(self) -> tuple[Theorem, ...]:
+        """This file's theorems of all statuses, defaults expanded, in the order of the file."""
+        return tuple(expand(t, self.file.defaults) for t in self.file.theorems)
+
+    @cached_property
+    def own_templates(self) -> tuple[Template, ...]:
+        """This file's templates of all statuses, defaults expanded, in the order of the file."""
+        return tuple(expand(t, self.file.defaults) for t in self.file.personal_templates)
+
+    def condition(self, text: str) -> Expr:
+        """The tree of one of this rubric's conditions."""
+        return parse(text)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the canonical form; equal for files that mean the same."""
+        from axiomrm.rubrics.hashing import rubric_hash
+
+        return rubric_hash(self)
+
+    def to_yaml(self) -> str:
+        """The file's content as YAML (imports stay imports); loading it gives an equal hash."""
+        return to_yaml(self.file.plain())
+
+    def lint(self, detectors: Sequence["TextDetector"] = ()) -> tuple[Finding, ...]:
+        """All static checks, warnings included.
+
+        Args:
+            detectors: finders of sensitive or personal text behind E150 and E151.
+        """
+        from axiomrm.rubrics.lint import lint
+
+        return lint(self, detectors)
+
+    def bind(
+        self,
+        features: Mapping[str, Value],
+        personal: "Personal | None" = None,
+        *,
+        task: str = "",
+    ) -> "ActiveRubric":
+        """Which criteria apply to a task, with final weights. Takes no reply, by signature.
+
+        Args:
+            features: the task's features; undeclared ones are ignored.
+            personal: slot values and share of one user.
+            task: id for messages.
+
+        Raises:
+            DataError: a declared feature without default is missing, or a value does not fit.
+            ConfigError: the personal share is outside [0, personal_budget].
+        """
+        from axiomrm.rubrics.bind import bind
+
+        return bind(self, features, personal, task=task)
+
+
+Sources = dict[str, str]
+Loaded = tuple[Rubric | None, tuple[Finding, ...], Sources]
+
+
+def load_with_findings(name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = ()) -> Loaded:
+    """As ``Rubric.load``, with the findings returned instead of raised.
+
+    Returns:
+        The rubric (``None`` if its shape is wrong), findings of all files, and file → text.
+
+    Raises:
+        RubricError: there is no such file or library rubric.
+    """
+    folders = tuple(FilePath(p) for p in search)
+    path = find(name_or_path, folders)
+    try:
+        document = imports.read_file(path)
+    except OSError as error:
+        raise RubricError(f"{path}: {error.strerror or error}") from error
+    return assemble(document, path, folders)
+
+
+def find(name_or_path: str | FilePath, search: Sequence[FilePath] = ()) -> FilePath:
+    """Path of a rubric.
+
+    Raises:
+        RubricError: nothing there; names the library's rubrics.
+    """
+    text = str(name_or_path)
+    path = FilePath(text)
+    if path.suffix in imports.SUFFIXES or "/" in text:
+        if path.is_file():
+            return path
+        raise RubricError(f"{text}: no such file")
+    for folder in (*search, imports.LIBRARY):
+        for suffix in imports.SUFFIXES:
+            if (folder / f"{text}{suffix}").is_file():
+                return folder / f"{text}{suffix}"
+    if path.is_file():
+        return path
+    names = ", ".join(imports.library_names())
+    raise RubricError(f"no rubric {text!r}: give a path to a YAML file or one of {names}")
+
+
+def assemble(document: Document, path: FilePath | None, search: tuple[FilePath, ...]) -> Loaded:
+    """Resolve the imports of a document that was read, and run the checks that every rubric must pass."""
+    from axiomrm.rubrics.checks import structural
+
+    base = path.parent if path is not None else None
+    sources: Sources = {}
+    found: list[Finding] = []
+    try:
+        lock = imports.read_lock(base)
+    except ValueError as error:
+        lock = {}
+        found.append(document.finding("E107", str(error), ("rubric", "imports")))
+    rubric, more = _resolve(document, path, _Context(search, lock, sources), ())
+    found += more
+    if rubric is not None:
+        found += structural(rubric)
+    return rubric, sort_findings(found), sources
+
+
+@dataclass
+class _Context:
+    search: tuple[FilePath, ...]
+    lock: dict[str, LockEntry]
+    sources: Sources
+
+
+def _resolve(
+    document: Document, path: FilePath | None, context: _Context, stack: tuple[str, ...]
+) -> tuple[Rubric | None, list[Finding]]:
+    context.sources[document.file] = document.text
+    found = list(document.findings)
+    if document.model is None:
+        return None, found
+    header = document.model.rubric
+    inner: list[Rubric] = []
+    for index, spec in enumerate(header.imports):
+        where: tuple[str | int, ...] = ("rubric", "imports", index)
+        if spec.partition("@")[0] in (*stack, header.id):
+            chain = " → ".join([*stack, header.id, spec.partition("@")[0]])
+            found.append(document.finding("E103", f"cycle of imports: {chain}", where))
+            continue
+        part, problem, below = _import(spec, path, context, (*stack, header.id))
+        found += below
+        if problem:
+            found.append(document.finding("E107", problem, where))
+        if part is not None:
+            inner.append(part)
+    return Rubric(document.model, document, tuple(inner), str(path or ""), context.search), found
+
+
+def _import(
+    spec: str, path: FilePath | None, context: _Context, stack: tuple[str, ...]
+) -> tuple[Rubric | None, str, list[Finding]]:
+    parsed = imports.parse_spec(spec)
+    if parsed is None:
+        return None, f"import {spec!r} is not 'id@range' with a range like ^1.0, ~1.2 or 1.2.0", []
+    name, span = parsed
+    folders = imports.places(path.parent if path else None, context.search)
+    seen: list[str] = []
+    for folder in folders:
+        for candidate in imports.candidates(name, folder):
+            if candidate.document.model is not None and not span.holds(candidate.version):
+                seen.append(candidate.document.model.rubric.version)
+                continue
+            rubric, found = _resolve(candidate.document, candidate.path, context, stack)
+            return rubric, _lock_problem(rubric, context.lock), found
+    if seen:
+        return (
+            None,
+            f"no version of {name!r} in range {spec.partition('@')[2]!r}, found {', '.join(seen)}",
+            [],
+        )
+    return None, f"import {name!r} not found beside the file, on the rubric path or in the library", []
+
+
+def _lock_problem(rubric: Rubric | None, lock: Mapping[str, LockEntry]) -> str:
+    entry = lock.get(rubric.id) if rubric is not None else None
+    if rubric is None or entry is None or entry.hash == rubric.hash:
+        return ""
+    return f"{rubric.id}: lock {entry.hash[:8]}…, found {rubric.hash[:8]}… (version {rubric.version})"
+
+
+def walk(rubric: Rubric) -> Iterator[tuple[Rubric, str, int, Axiom | Theorem | Template]]:
+    """Own and imported items of all statuses: part, section, index in its file, item with defaults expanded."""
+    for part in rubric.parts:
+        yield from own_items(part)
+
+
+def own_items(part: Rubric) -> Iterator[tuple[Rubric, str, int, Axiom | Theorem | Template]]:
+    """As ``walk``, this file only."""
+    for i, axiom in enumerate(part.file.axioms):
+        yield part, "axioms", i, axiom
+    for i, theorem in enumerate(part.own_theorems):
+        yield part, "theorems", i, theorem
+    for i, template in enumerate(part.own_templates):
+        yield part, "personal_templates", i, template

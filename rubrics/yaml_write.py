@@ -1,0 +1,37 @@
+"""Plain values → YAML text that our own reader takes back unchanged."""
+
+from typing import Any
+
+import yaml
+
+from axiomrm.rubrics.yaml_nodes import Reader
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    probe = Reader("", "")
+    plain = probe._plain(value, 1, 1)
+    quote = plain != value or bool(probe.findings) or "{" in value or value.startswith(("-", "?", "."))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quote else None)
+
+
+def _number(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
+    if value == int(value) and abs(value) < 1e15:
+        return dumper.represent_scalar("tag:yaml.org,2002:int", str(int(value)))
+    return dumper.represent_scalar("tag:yaml.org,2002:float", repr(value))
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(float, _number)
+
+
+def to_yaml(value: Any) -> str:
+    """Block style, keys in the given order, numbers without a needless ``.0``."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
