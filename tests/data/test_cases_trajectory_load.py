@@ -1,4 +1,4 @@
-"""The public-bug cases of area ``trajectory-load``: each stands for its kind; more of each in test_reading.py."""
+"""The public-bug cases of area ``trajectory-load``; each stands for its kind, see also test_reading.py."""
 
 import base64
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from axiomrm.data.jsonl import ReadResult
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import write_trajectories
