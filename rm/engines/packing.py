@@ -5,6 +5,7 @@ itself, its position is its depth; so every prompt's last token sees exactly wha
 Last tokens are leaves and stand at the end of the row, where ``logits_to_keep`` finds them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -54,12 +55,18 @@ class Pack:
         return seen
 
 
-def pack(sequences: Sequence[Ids], *, max_tokens: int, min_shared: float = 0.5) -> list[Pack]:
+def pack(
+    sequences: Sequence[Ids], *, max_tokens: int, balance: float = math.inf, min_shared: float = 0.5
+) -> list[Pack]:
     """Rows that hold every sequence once.
+
+    A row of n tokens costs about ``n + n^2 / balance``. With a trunk of L tokens that every row repeats, the
+    cost a sequence is smallest for rows of ``L + sqrt(balance L + L^2)`` tokens; that is where a row closes.
 
     Args:
         sequences: non-empty id sequences, in any order.
         max_tokens: a row takes no further sequence beyond this size (one sequence may exceed it).
+        balance: work of the layers on one token over work of attention on one pair of tokens.
         min_shared: a sequence joins a row only if it shares this part of itself with the one before it in
             id order; dense attention over strangers would cost more than it saves.
     """
@@ -67,12 +74,15 @@ def pack(sequences: Sequence[Ids], *, max_tokens: int, min_shared: float = 0.5) 
     row = Pack()
     before: Ids = ()
     path: list[int] = []
+    trunk = 0
     for index in sorted(range(len(sequences)), key=lambda i: sequences[i]):
         inner = sequences[index][:-1]
         shared = shared_length(before, inner)
         fresh = len(inner) - shared + 1
-        if row.ends and (shared < min_shared * len(inner) or row.size + fresh > max_tokens):
-            row, shared, path = Pack(), 0, []
+        trunk = max(trunk, len(inner))
+        full = min(max_tokens, trunk + math.sqrt(balance * trunk + trunk**2))
+        if row.ends and (shared < min_shared * len(inner) or row.size + fresh > full):
+            row, shared, path, trunk = Pack(), 0, [], len(inner)
         if not row.ends:
             packs.append(row)
         path = path[:shared]
