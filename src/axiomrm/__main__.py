@@ -1,0 +1,5 @@
+"""``python -m axiomrm``."""
+
+from axiomrm.cli import main
+
+raise SystemExit(main())
