@@ -4,20 +4,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from axiomrm.rm.asking import VerdictRequest
+    from axiomrm.rm.card import JudgeCard, read_judge_card, write_judge_card
+    from axiomrm.rm.criteria import criterion_of
+    from axiomrm.rm.judgement import Judgement, PairJudgement, Ranked, TurnJudgement
     from axiomrm.rm.labels import LabelSet, binary_labels, level_labels
     from axiomrm.rm.prompt import Criterion, JudgePrompter
     from axiomrm.rm.reward_model import RewardModel
 
 __all__ = [
     "Criterion",
+    "JudgeCard",
     "JudgePrompter",
+    "Judgement",
     "LabelSet",
+    "PairJudgement",
+    "Ranked",
     "RewardModel",
+    "TurnJudgement",
     "VerdictRequest",
     "binary_labels",
+    "criterion_of",
     "level_labels",
+    "read_judge_card",
+    "write_judge_card",
 ]
 _HOMES = {
+    "JudgeCard": "card",
+    "Judgement": "judgement",
+    "PairJudgement": "judgement",
+    "Ranked": "judgement",
+    "TurnJudgement": "judgement",
+    "criterion_of": "criteria",
+    "read_judge_card": "card",
+    "write_judge_card": "card",
     "Criterion": "prompt",
     "JudgePrompter": "prompt",
     "LabelSet": "labels",

@@ -1,25 +1,30 @@
 """``RewardModel``: the judge as users meet it."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axiomrm.data.trajectory import Trajectory, canonical_json
 from axiomrm.data.verdict import Failed, Verdict
-from axiomrm.errors import ConfigError
+from axiomrm.errors import DataError
 from axiomrm.rm.asking import Asking, VerdictRequest, ask
 from axiomrm.rm.card import check_judge_card, read_judge_card
 from axiomrm.rm.engines.base import Engine
+from axiomrm.rm.judgement import Judgement, PairJudgement, Ranked, ahead
+from axiomrm.rm.judging import judge_all
 from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter, Mode
 from axiomrm.rm.readout import Readout
 
 if TYPE_CHECKING:
-    from axiomrm.rubrics import Rubric
+    from axiomrm.rubrics import ActiveRubric, Personal, Rubric
 
 BATCH = 64
 """Trajectories judged together by ``score_many``."""
+TIE_BAND = 0.05
+"""Rewards that differ by at most this are a tie; our own starting value."""
 
 
 class RewardModel:
@@ -175,3 +180,103 @@ class RewardModel:
         if self.engine is None or self.prompter is None:
             return [Failed(kind="infrastructure", detail="this reward model has no judge model")] * len(requests)
         return ask(self.engine, self.prompter, requests, self.asking)
+
+    def judge(self, pairs: Sequence[tuple[Trajectory, "ActiveRubric"]]) -> list[Judgement]:
+        """One judgement for each trajectory with the rubric bound to its task (``rubric.bind``), in order.
+
+        This is what to call with personal rubrics, or when binding is done elsewhere.
+        """
+        before = dict(self.usage)
+        judgements = judge_all(pairs, self.verdicts, self.judge_revision)
+        if len(pairs) == 1:
+            spent = {name: count - before[name] for name, count in self.usage.items()}
+            only = judgements[0]
+            judgements = [only.model_copy(update={"usage": {**only.usage, **spent}})]
+        return judgements
+
+    def score(self, trajectory: Trajectory, rubric: "Rubric", personal: "Personal | None" = None) -> Judgement:
+        """Judge one trajectory.
+
+        Args:
+            trajectory: the recording; ``task.features`` decide which criteria apply.
+            rubric: ``Rubric.load(...)``.
+            personal: slot values and share of one user.
+
+        Raises:
+            DataError: the task lacks a feature that the rubric needs.
+        """
+        active = rubric.bind(trajectory.task.features, personal, task=trajectory.task_id or trajectory.id)
+        return self.judge([(trajectory, active)])[0]
+
+    def score_many(
+        self, trajectories: Iterable[Trajectory], rubric: "Rubric", *, batch: int = BATCH
+    ) -> Iterator[Judgement | Failed]:
+        """Judge a stream, in order; a trajectory that the rubric cannot be bound to gives ``Failed("bad_input")``.
+
+        Args:
+            trajectories: read as needed.
+            rubric: one rubric for all.
+            batch: trajectories judged together.
+        """
+        stream = iter(trajectories)
+        while group := list(islice(stream, batch)):
+            yield from self._score_group(group, rubric)
+
+    def _score_group(self, group: Sequence[Trajectory], rubric: "Rubric") -> list[Judgement | Failed]:
+        results: list[Judgement | Failed] = []
+        pairs, places = [], []
+        for trajectory in group:
+            try:
+                active = rubric.bind(trajectory.task.features, task=trajectory.task_id or trajectory.id)
+                for turn in trajectory.turns:
+                    active.at_turn(trajectory.before(turn.index))
+            except DataError as error:
+                results.append(Failed(kind="bad_input", detail=str(error)))
+                continue
+            places.append(len(results))
+            pairs.append((trajectory, active))
+            results.append(_PENDING)
+        for place, judgement in zip(places, self.judge(pairs), strict=True):
+            results[place] = judgement
+        return results
+
+    def compare(
+        self, a: Trajectory, b: Trajectory, rubric: "Rubric", *, tie_band: float = TIE_BAND
+    ) -> PairJudgement:
+        """Which of two answers to one task is better, from two pointwise judgements.
+
+        Args:
+            a: one candidate.
+            b: the other; both are judged by the rubric bound to their own task's features.
+            rubric: one rubric for both.
+            tie_band: rewards that differ by at most this are a tie.
+        """
+        left, right = self._pointwise([a, b], rubric)
+        margin = None if left.reward is None or right.reward is None else left.reward - right.reward
+        return PairJudgement(winner=ahead(left, right, tie_band), margin=margin, a=left, b=right)
+
+    def rank(
+        self, candidates: Sequence[Trajectory], rubric: "Rubric", *, tie_band: float = TIE_BAND
+    ) -> list[Ranked]:
+        """Candidates for one task, best first; those that abstain stand last, without a place."""
+        judgements = self._pointwise(candidates, rubric)
+        known = [(j.rank_key, i) for i, j in enumerate(judgements) if j.rank_key is not None]
+        ranked: list[Ranked] = []
+        for position, (_, i) in enumerate(sorted(known, key=lambda x: (x[0], -x[1]), reverse=True), 1):
+            leader = next((r for r in ranked if r.place == ranked[-1].place), None)
+            tied = leader is not None and ahead(leader.judgement, judgements[i], tie_band) == "tie"
+            place = leader.place if tied and leader is not None else position
+            ranked.append(Ranked(index=i, place=place, judgement=judgements[i]))
+        missing = [Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if j.rank_key is None]
+        return ranked + missing
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """Tokens that the engine counted since it was loaded; empty if it counts none."""
+        return dict(getattr(self.engine, "usage", {}))
+
+    def _pointwise(self, candidates: Sequence[Trajectory], rubric: "Rubric") -> list[Judgement]:
+        return self.judge([(t, rubric.bind(t.task.features, task=t.task_id or t.id)) for t in candidates])
+
+
+_PENDING = Failed(kind="engine_error", detail="not judged yet")

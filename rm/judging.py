@@ -1,0 +1,126 @@
+"""Trajectories against bound rubrics: what to ask, whom to ask, and what becomes of the answers.
+
+All model questions of all trajectories of a call go to the engine together; the rest is answered in place.
+Which criteria apply comes from the task and, for turn items, from the prefix before the judged message.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from axiomrm.data.trajectory import Trajectory
+from axiomrm.data.verdict import Failed, Verdict
+from axiomrm.errors import ConfigError
+from axiomrm.rm.asking import VerdictRequest
+from axiomrm.rm.criteria import criterion_of, settled
+from axiomrm.rm.judgement import Judgement, TurnJudgement
+from axiomrm.rubrics import ActiveAxiom, ActiveItem, ActiveRubric, Aggregate, aggregate, judge
+
+Item = ActiveItem | ActiveAxiom
+Unit = int | None
+
+
+@dataclass
+class _Plan:
+    """One trajectory with its questions."""
+
+    trajectory: Trajectory
+    active: ActiveRubric
+    turns: list[ActiveRubric]
+    """The rubric bound to the prefix of each turn."""
+    asked: list[tuple[Item, Unit]] = field(default_factory=list)
+    answers: dict[tuple[str, Unit], Verdict] = field(default_factory=dict)
+
+
+def judge_all(
+    pairs: Sequence[tuple[Trajectory, ActiveRubric]],
+    ask: Callable[[Sequence[VerdictRequest]], list[Verdict]],
+    judge_revision: str,
+) -> list[Judgement]:
+    """One judgement a pair, in order.
+
+    Args:
+        pairs: trajectories with the rubric bound to their task.
+        ask: answers the questions that need a model.
+        judge_revision: goes into every judgement.
+
+    Raises:
+        DataError: a turn feature without default has no record in some prefix.
+    """
+    plans = [_plan(trajectory, active) for trajectory, active in pairs]
+    requests = [
+        VerdictRequest(p.trajectory, criterion_of(item), turn, p.active.guidelines, _votes(item))
+        for p in plans
+        for item, turn in p.asked
+    ]
+    answers = iter(ask(requests))
+    for plan in plans:
+        for item, turn in plan.asked:
+            plan.answers[item.id, turn] = settled(item, next(answers))
+    return [_judgement(plan, judge_revision) for plan in plans]
+
+
+def _plan(trajectory: Trajectory, active: ActiveRubric) -> _Plan:
+    turns = [active.at_turn(trajectory.before(turn.index)) for turn in trajectory.turns]
+    plan = _Plan(trajectory, active, turns)
+    units: list[tuple[Unit, ActiveRubric]] = [(None, active), *enumerate(turns)]
+    for unit, rubric in units:
+        for item in (*rubric.axioms, *rubric.items):
+            if (item.evidence.level == "turn") != (unit is not None):
+                continue
+            if item.judge.kind == "llm":
+                plan.asked.append((item, unit))
+            else:
+                plan.answers[item.id, unit] = _programmatic(item, trajectory, unit)
+    return plan
+
+
+def _programmatic(item: Item, trajectory: Trajectory, turn: Unit) -> Verdict:
+    # A judge function runs on logs found in the wild: its crash is one missing verdict, never the batch's end.
+    try:
+        return judge(item, trajectory, turn)
+    except ConfigError:
+        raise
+    except Exception as error:
+        return Failed(kind="infrastructure", detail=f"{item.id}: {type(error).__name__}: {error}")
+
+
+def _votes(item: Item) -> int:
+    return item.judge.votes if item.judge.kind == "llm" else 1
+
+
+def _judgement(plan: _Plan, judge_revision: str) -> Judgement:
+    turns = tuple(_turn(plan, t, rubric) for t, rubric in enumerate(plan.turns))
+    whole: dict[str, Verdict | list[Verdict | None]] = {}
+    for item in (*plan.active.axioms, *plan.active.items):
+        if item.evidence.level == "turn":
+            whole[item.id] = [plan.answers.get((item.id, t)) for t in range(len(plan.turns))]
+        elif (item.id, None) in plan.answers:
+            whole[item.id] = plan.answers[item.id, None]
+    result = aggregate(plan.active, whole)
+    return Judgement(
+        id=plan.trajectory.id,
+        verdicts={name: v for name, v in whole.items() if not isinstance(v, list)},
+        turns=turns,
+        rubric_hash=plan.active.rubric_hash,
+        compiled_hash=plan.active.compiled_hash,
+        judge_revision=judge_revision,
+        usage={"model_verdicts": len(plan.asked), "verdicts": len(plan.answers)},
+        rank_key=result.rank_key,
+        **_fields(result),
+    )
+
+
+def _turn(plan: _Plan, turn: int, rubric: ActiveRubric) -> TurnJudgement:
+    here = {item.id: plan.answers[item.id, turn] for item in (*rubric.axioms, *rubric.items)}
+    return TurnJudgement(index=turn, verdicts=here, **_fields(aggregate(rubric, here)))
+
+
+def _fields(result: Aggregate) -> Mapping[str, object]:
+    return {
+        "reward": result.reward,
+        "interval": result.interval,
+        "coverage": result.coverage,
+        "gate": result.gate,
+        "violated_axioms": result.violated_axioms,
+        "reason": result.reason,
+    }

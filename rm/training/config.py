@@ -1,0 +1,56 @@
+"""Settings of one training stage."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LoraSettings(_Settings):
+    """Low-rank adapters on all linear layers but the head; merged into the weights at the end."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32, gt=0)
+    dropout: float = Field(default=0, ge=0, lt=1)
+
+
+class StageConfig(_Settings):
+    """How one stage turns examples into a judge. Every size is a starting value, to be tuned on held-out data."""
+
+    stage: str = "rm.general"
+    """Name in the judge card: ``rm.general``, ``rm.rubric``, ``rm.personal``."""
+    template: str = "default"
+    secret: str = "axiomrm-training"
+    """Key of the training nonces."""
+    direct_share: float = Field(default=0.5, ge=0, le=1)
+    max_tokens: int = Field(default=2048, ge=8)
+    """Longest row; a longer one is dropped and counted."""
+    packing: Literal["auto", "tree", "off"] = "auto"
+    """``auto``: trees where a probe shows that the model reads a packed row as it reads its parts."""
+    row_tokens: int = Field(default=1024, ge=8)
+    """Size up to which a tree takes further rows."""
+    batch_tokens: int = Field(default=4096, ge=8)
+    """Padded tokens of a forward pass."""
+    accumulate: int = Field(default=1, ge=1)
+    """Forward passes an optimizer step."""
+    epochs: float = Field(default=1, gt=0)
+    max_steps: int | None = Field(default=None, ge=1)
+    """Stop earlier; the learning-rate schedule ends there."""
+    max_train_tokens: int | None = Field(default=None, ge=1)
+    """Stop after about this many tokens (whole steps, at the mean batch size)."""
+    learning_rate: float = Field(default=2e-4, gt=0)
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup_share: float = Field(default=0.05, ge=0, lt=1)
+    weight_decay: float = Field(default=0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    lora: LoraSettings | None = None
+    gradient_checkpointing: bool = False
+    save_steps: int = Field(default=100, ge=1)
+    log_steps: int = Field(default=10, ge=1)
+    seed: int = 0
+    min_mass: float = Field(default=0.8, ge=0, le=1)
+    """Written into the judge card."""

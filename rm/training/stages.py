@@ -1,0 +1,319 @@
+"""One stage of judge training: examples in, a judge folder out; stages continue one another.
+
+A stage folder holds ``stage.json`` (settings and hashes of its inputs), ``checkpoints/``, ``final/`` (model,
+tokenizer, judge card) and ``result.json``. A finished stage is not run again, a killed one goes on from its
+last complete checkpoint, and a folder started with other inputs is refused.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from axiomrm.data.synthesis.examples import JudgeExample
+from axiomrm.data.trajectory import finite_json
+from axiomrm.errors import ConfigError
+from axiomrm.rm.card import CARD_FILE, JudgeCard, check_judge_card, read_judge_card, write_judge_card
+from axiomrm.rm.engines.transformers import weights_hash
+from axiomrm.rm.labels import LabelSet
+from axiomrm.rm.prompt import JudgePrompter
+from axiomrm.rm.training.config import LoraSettings, StageConfig
+from axiomrm.rm.training.packing import TreeRow, batches, collate, single_rows, tree_rows
+from axiomrm.rm.training.rows import JudgeRow, RowSet, make_rows
+from axiomrm.rm.training.sft import completion_loss, run_sft, trained_tokens
+
+STAGES = ("rm.general", "rm.rubric", "rm.personal")
+Evaluate = Callable[[Any], Mapping[str, Any]]
+"""``evaluate(model) -> metrics``, called on the model before and after training."""
+PROBE_TOLERANCE = 1e-3
+"""Largest difference of mean loss (nats) between packed and plain rows for packing to be used."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage left."""
+
+    folder: Path
+    """Model, tokenizer and judge card."""
+    counts: dict[str, Any]
+    direct_share: float
+    data_hash: str
+    packed: bool
+    labels_per_1000_tokens: float
+    steps: int
+    tokens: int
+    seconds: float
+    dev_loss_before: float | None
+    """Mean loss (nats a trained token) on the dev examples; ``None``: none were given."""
+    dev_loss_after: float | None
+    metrics_before: dict[str, Any] = field(default_factory=dict)
+    metrics_after: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train_stage(
+    model: Any,
+    tokenizer: Any,
+    train_examples: Sequence[JudgeExample],
+    dev_examples: Sequence[JudgeExample],
+    out_dir: str | Path,
+    config: StageConfig,
+    *,
+    evaluate: Evaluate | None = None,
+    guidelines: str = "",
+    label_sets: Mapping[str, LabelSet] | None = None,
+    base: str = "",
+    details: Mapping[str, Any] | None = None,
+) -> StageResult:
+    """Train one stage and write its judge folder.
+
+    Args:
+        model: a loaded causal language model, or the folder of one; the ``final`` folder of the stage before.
+        tokenizer: its tokenizer; ``None``: the one in the folder.
+        train_examples: what to learn.
+        dev_examples: held-out examples for the loss before and after; may be empty.
+        out_dir: the stage folder.
+        config: settings.
+        evaluate: further metrics before and after.
+        guidelines: the rubric's text for all criteria.
+        label_sets: by criterion id, where labels carry texts or values of their own.
+        base: name of the model that the first stage starts from, for the card; later stages keep it.
+        details: further entries of the card (rubric hashes, teacher names, overlap report …).
+
+    Raises:
+        ConfigError: nothing to train on, a folder of another run, or a judge of another template.
+        DataError: an example's label is none of its labels.
+    """
+    out = Path(out_dir)
+    net, tokenizer, card = _loaded(model, tokenizer)
+    prompter = JudgePrompter(tokenizer, template=config.template, secret=config.secret)
+    if card:
+        check_judge_card(card, prompter, str(model))
+    options: dict[str, Any] = {"guidelines": guidelines, "label_sets": label_sets}
+    train = _rows(train_examples, prompter, config, options)
+    dev = _rows(dev_examples, prompter, config, options)
+    plan = {
+        "config": config.model_dump(mode="json"),
+        "base_weights": weights_hash(net),
+        "train_hash": train.data_hash(),
+        "dev_hash": dev.data_hash(),
+        "prompt": prompter.fingerprint,
+    }
+    _claim(out, plan)
+    if (out / "result.json").exists():
+        return _read_result(out)
+    result = _train(net, tokenizer, train, dev, out, config, evaluate)
+    stages = (*(card.stages if card else ()), config.stage)
+    earlier = dict(card.details) if card else {}
+    entry = plan | {"result": _record(result), "versions": _versions()} | dict(details or {})
+    write_judge_card(
+        out / "final.tmp",
+        prompter,
+        min_mass=config.min_mass,
+        base=card.base if card else base or plan["base_weights"],
+        stages=stages,
+        details=finite_json(earlier | {config.stage: entry}),
+    )
+    _publish(out, result)
+    return result
+
+
+def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any, JudgeCard | None]:
+    if not isinstance(model, str | Path):
+        return model, tokenizer, None
+    card = read_judge_card(model)
+    tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
+    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), tokenizer, card
+
+
+def _rows(
+    examples: Sequence[JudgeExample], prompter: JudgePrompter, config: StageConfig, options: Mapping[str, Any]
+) -> RowSet:
+    return make_rows(
+        examples,
+        prompter,
+        direct_share=config.direct_share,
+        max_tokens=config.max_tokens,
+        seed=config.seed,
+        **options,
+    )
+
+
+def _claim(out: Path, plan: Mapping[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "stage.json"
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        wrong = [key for key in plan if before.get(key) != plan[key]]
+        if wrong:
+            raise ConfigError(
+                f"{out}: this folder belongs to a stage with another {', '.join(wrong)}; "
+                "use a new folder, or delete this one"
+            )
+    else:
+        _write_json(path, plan)
+
+
+def _train(
+    net: Any, tokenizer: Any, train: RowSet, dev: RowSet, out: Path, config: StageConfig, evaluate: Evaluate | None
+) -> StageResult:
+    before = _before(net, tokenizer, dev, out, config, evaluate)
+    packed, trees = plan_packing(net, tokenizer, train.rows, config)
+    made = batches(trees, max_tokens=config.batch_tokens, seed=config.seed)
+    torch.manual_seed(config.seed)  # adapters start from random weights
+    trained = _with_lora(net, config.lora) if config.lora else net
+    done = run_sft(trained, tokenizer, made, out / "checkpoints", config, packed=packed)
+    merged = trained.merge_and_unload() if config.lora else trained
+    _restore_forward(merged)
+    _save_model(merged, tokenizer, out / "final.tmp")
+    merged.eval()
+    return StageResult(
+        folder=out / "final",
+        counts=train.counts(),
+        direct_share=train.direct_share or 0.0,
+        data_hash=train.data_hash(),
+        packed=packed,
+        labels_per_1000_tokens=1000 * len(train.rows) / sum(tree.size for tree in trees),
+        steps=done.steps,
+        tokens=done.tokens,
+        seconds=done.seconds,
+        dev_loss_before=before["dev_loss"],
+        dev_loss_after=mean_loss(merged, tokenizer, dev.rows, config),
+        metrics_before=before["metrics"],
+        metrics_after=dict(evaluate(merged)) if evaluate else {},
+        history=done.history,
+    )
+
+
+def _before(
+    net: Any, tokenizer: Any, dev: RowSet, out: Path, config: StageConfig, evaluate: Evaluate | None
+) -> dict[str, Any]:
+    """Measured once: a resumed run keeps the numbers of its first start."""
+    path = out / "before.json"
+    if not path.exists():
+        net.eval()
+        metrics = dict(evaluate(net)) if evaluate else {}
+        _write_json(path, {"dev_loss": mean_loss(net, tokenizer, dev.rows, config), "metrics": metrics})
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def plan_packing(
+    model: Any, tokenizer: Any, rows: Sequence[JudgeRow], config: StageConfig
+) -> tuple[bool, list[TreeRow]]:
+    """Whether rows are packed into trees, and the rows to train on.
+
+    Raises:
+        ConfigError: ``packing: tree`` is asked for and the model does not read trees.
+    """
+    if config.packing == "off" or not rows:
+        return False, single_rows(rows)
+    trees = tree_rows(rows, max_tokens=min(config.row_tokens, config.batch_tokens))
+    if reads_trees(model, tokenizer, rows):
+        return True, trees
+    if config.packing == "tree":
+        raise ConfigError(f"packing 'tree': {type(model).__name__} does not read packed rows alike; use 'auto'")
+    return False, single_rows(rows)
+
+
+@torch.inference_mode()
+def reads_trees(model: Any, tokenizer: Any, rows: Sequence[JudgeRow]) -> bool:
+    """Whether a few rows have the same loss in one tree as they have alone."""
+    unit = max(rows[:200], key=lambda row: sum(other.unit == row.unit for other in rows[:200])).unit
+    few = [row for row in rows[:200] if row.unit == unit][:4]
+    tree = tree_rows(few, max_tokens=2**31, min_shared=0)
+    was_training = model.training
+    model.eval()
+    try:
+        plain, alike = (_sums(model, tokenizer, [p], packed) for p, packed in ((single_rows(few), False), (tree, True)))
+    except (ValueError, RuntimeError, TypeError, IndexError):  # the model takes no four-dimensional mask
+        return False
+    finally:
+        model.train(was_training)
+    return abs(plain[0] - alike[0]) <= PROBE_TOLERANCE * max(1, plain[1])
+
+
+@torch.inference_mode()
+def mean_loss(model: Any, tokenizer: Any, rows: Sequence[JudgeRow], config: StageConfig) -> float | None:
+    """Mean loss in nats a trained token; ``None`` without rows."""
+    if not rows:
+        return None
+    was_training = model.training
+    model.eval()
+    packed, trees = plan_packing(model, tokenizer, rows, config)
+    loss, count = _sums(model, tokenizer, batches(trees, max_tokens=config.batch_tokens, seed=0), packed)
+    model.train(was_training)
+    return loss / count
+
+
+def _sums(model: Any, tokenizer: Any, made: Sequence[Sequence[TreeRow]], packed: bool) -> tuple[float, int]:
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    loss, count = 0.0, 0
+    for batch in made:
+        inputs = {k: v.to(model.device) for k, v in collate(batch, pad_id, packed=packed).items()}
+        loss += float(completion_loss(model, inputs))
+        count += trained_tokens(inputs)
+    return loss, count
+
+
+def _with_lora(net: Any, lora: LoraSettings) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    # All linear layers but the head: trl's loss reads the head's weight without adapters.
+    return get_peft_model(
+        net,
+        LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=lora.dropout,
+            target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        ),
+    )
+
+
+def _restore_forward(model: Any) -> None:
+    # trl puts a fused head in front of the instance's forward.
+    model.__dict__.pop("forward", None)
+
+
+def _save_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _publish(out: Path, result: StageResult) -> None:
+    shutil.rmtree(out / "final", ignore_errors=True)
+    os.replace(out / "final.tmp", out / "final")
+    _write_json(out / "result.json", _record(result))
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)
+
+
+def _read_result(out: Path) -> StageResult:
+    if not (out / "final" / CARD_FILE).exists():
+        raise ConfigError(f"{out / 'final'}: the finished judge is gone; delete {out} to train it again")
+    record = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    return StageResult(**record | {"folder": out / "final"})
+
+
+def _record(result: StageResult) -> dict[str, Any]:
+    record: dict[str, Any] = finite_json(asdict(result) | {"folder": "final"})
+    return record
+
+
+def _write_json(path: Path, value: Any) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(finite_json(value), indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("axiomrm", "torch", "transformers", "trl", "peft")}
