@@ -1,0 +1,120 @@
+"""What is built, what type checkers see and what lies in the folders is the same thing."""
+
+import ast
+import re
+import sys
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
+FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
+ROOMS = ["errors", "data", "rubrics", "rm", "personalization", "policy_opt", "eval"]
+"""From the bottom up; everything else directly in ``axiomrm`` is the front door, above them all."""
+SOURCES = sorted({path for folder in FOLDERS.values() for path in (ROOT / folder).glob("*.py")})
+
+
+def module_name(path: Path) -> str:
+    home = next(name for name, folder in FOLDERS.items() if ROOT / folder == path.parent)
+    return home if path.stem == "__init__" else f"{home}.{path.stem}"
+
+
+def height(module: str) -> int:
+    """0 for errors, then the rooms; the front door is the highest."""
+    room = module.split(".")[1] if "." in module else ""
+    return ROOMS.index(room) if room in ROOMS else len(ROOMS)
+
+
+def imported(path: Path) -> set[str]:
+    """The ``axiomrm`` modules that a file imports, inside functions and for type checkers too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "axiomrm":
+            found.update(f"axiomrm.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return {name for name in found if name.split(".")[0] == "axiomrm"}
+
+
+def test_each_package_on_disk_is_listed_and_the_other_way_round() -> None:
+    on_disk = {
+        ".".join((name, *file.parent.relative_to(ROOT / folder).parts))
+        for name, folder in FOLDERS.items()
+        for file in (ROOT / folder).rglob("__init__.py")
+    }
+    assert set(SETUPTOOLS["packages"]) == on_disk
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+def test_type_checkers_see_the_folder_that_is_built(name: str) -> None:
+    assert (ROOT / "src").joinpath(*name.split(".")).resolve() == (ROOT / FOLDERS[name]).resolve()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_down_only(path: Path) -> None:
+    own = module_name(path)
+    assert {name for name in imported(path) if height(name) > height(own)} == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_are_absolute(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level]
+
+
+def test_the_order_of_the_rooms_is_what_the_test_thinks() -> None:
+    lower = [
+        height(name)
+        for name in ("axiomrm.errors", "axiomrm.data.jsonl", "axiomrm.rubrics.expr", "axiomrm.rm")
+    ]
+    upper = [
+        height(name)
+        for name in ("axiomrm.personalization", "axiomrm.policy_opt.grpo", "axiomrm.eval", "axiomrm.cli")
+    ]
+    assert all(a < b for a, b in pairwise(lower + upper))
+
+
+def test_no_folder_was_imported_under_its_bare_name() -> None:
+    # From the repository root `import data` works by accident and gives a second copy of every class.
+    twins = {
+        name
+        for name, module in sys.modules.items()
+        if name.split(".")[0] in FOLDERS.values() and str(ROOT) in str(getattr(module, "__file__", None))
+    }
+    assert twins == set()
+
+
+def direct_requirements() -> list[Requirement]:
+    project = PYPROJECT["project"]
+    extras = [text for texts in project["optional-dependencies"].values() for text in texts]
+    return [Requirement(text) for text in project["dependencies"] + extras]
+
+
+@pytest.mark.parametrize("requirement", direct_requirements(), ids=lambda r: r.name)
+def test_each_direct_dependency_has_one_tested_version_in_its_range(requirement: Requirement) -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split("\n")
+    pins = dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+    version = {canonicalize_name(name): version for name, version in pins.items()}[
+        canonicalize_name(requirement.name)
+    ]
+    assert requirement.specifier.contains(version)
+
+
+def test_the_version_is_written_once_in_two_places() -> None:
+    import axiomrm
+
+    assert axiomrm.__version__ == PYPROJECT["project"]["version"]
+
+
+def test_git_ignores_no_folder_of_ours() -> None:
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split("\n")
+    bare = re.compile(r"^(data|build|eval|rm|dist)/?$")
+    assert [line for line in lines if bare.match(line)] == []
