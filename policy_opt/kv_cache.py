@@ -51,6 +51,18 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyp
             self._keys, self._values = self._keys[indices], self._values[indices]
             self.keys, self.values = self._keys[..., : self.used, :], self._values[..., : self.used, :]
 
+    def select_columns(self, order: Tensor) -> None:
+        """Keep columns ``order`` (batch, kept) of each row, in that order."""
+        if self._keys is None or self._values is None:
+            return
+        heads, dim = self._keys.shape[1], self._keys.shape[3]
+        index = order[:, None, :, None].expand(-1, heads, -1, dim)
+        kept = order.shape[1]
+        for buffer in (self._keys, self._values):
+            buffer[..., :kept, :] = buffer[..., : self.used, :].gather(2, index)
+        self.used = kept
+        self.keys, self.values = self._keys[..., :kept, :], self._values[..., :kept, :]
+
 
 def growing_cache() -> Any:
     """An empty cache for any decoder with full attention."""
@@ -60,3 +72,9 @@ def growing_cache() -> Any:
 def select_rows(cache: Any, rows: list[int]) -> None:
     """Drop every other row of the batch."""
     cache.batch_select_indices(torch.tensor(rows))
+
+
+def select_columns(cache: Any, order: Tensor) -> None:
+    """Keep columns ``order`` (batch, kept) of every layer."""
+    for layer in cache.layers:
+        layer.select_columns(order)

@@ -97,7 +97,7 @@ def collect(
     policy_version: int = 0,
 ) -> list[Episode]:
     """Run every request to its end; results in the order asked. An episode whose environment raised is kept
-    with     ending ``env_error`` (not admitted to training)."""
+    with ending ``env_error`` (not admitted to training)."""
     episodes: list[Episode] = []
     for first in range(0, len(requests), limits.max_live):
         wave = [

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from axiomrm.policy_opt.kv_cache import growing_cache, select_rows
+from axiomrm.policy_opt.kv_cache import growing_cache, select_columns, select_rows
 from axiomrm.policy_opt.logprobs import trunk_and_head
 
 
@@ -92,6 +92,7 @@ class TransformersRows:
         was_training = self._sampler.model.training
         self._sampler.model.eval()
         try:
+            self._compact()
             logits = self._prefill([[*p, *new] for p, new in zip(self._pending, new_ids, strict=True)])
             generations = self._decode(logits, uniforms)
         finally:
@@ -99,6 +100,16 @@ class TransformersRows:
         # The last sampled id of a row was never fed; it leads the next chunk.
         self._pending = [g.token_ids[-1:] for g in generations]
         return generations
+
+    def _compact(self) -> None:
+        """Close the holes: fewer columns, the same ids at the same positions."""
+        used = int(self._mask.sum(1).max()) if self._mask.shape[1] else 0
+        if used == self._mask.shape[1]:
+            return
+        # A stable sort on "is a hole" moves each row's own columns to the front, in order.
+        order = torch.argsort(1 - self._mask, dim=1, stable=True)[:, :used]
+        self._mask = self._mask.gather(1, order)
+        select_columns(self._cache, order)
 
     def _prefill(self, chunks: list[list[int]]) -> Tensor:
         width = max(len(chunk) for chunk in chunks)

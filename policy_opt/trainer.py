@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from axiomrm.data.trajectory import Task
+from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt import checkpoint, reward
 from axiomrm.policy_opt.algorithms import build_algorithm
@@ -94,7 +94,7 @@ class PolicyTrainer:
             metrics, episodes = self._iterate()
             rows.append(metrics)
             with self._metrics_path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics) + "\n")
+                file.write(canonical_json(metrics) + "\n")
             self.iteration += 1
             if self.iteration % self.config.checkpoint_every == 0 or self.iteration == self.config.iterations:
                 self._save()
@@ -208,7 +208,8 @@ class PolicyTrainer:
         partial = self._metrics_path.with_suffix(".partial")
         partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         partial.replace(self._metrics_path)
-        return [json.loads(line) for line in lines]
+        rows = [json.loads(line) for line in lines]
+        return [{key: math.nan if value is None else value for key, value in row.items()} for row in rows]
 
     def _save(self) -> None:
         checkpoint.save(
