@@ -6,19 +6,18 @@ W⁺, W⁻: weight of the applicable reward and penalty items; m⁺, m⁻: weigh
     signed  base = (W⁺·m⁺ + W⁻·(1 − m⁻)) / (W⁺ + W⁻)
     u = min(gate, base);   R = u (net),  R = u·(W⁺ + W⁻) − W⁻ (signed)
 
-All sums are exact fractions and rounded once at the end: the order of items cannot matter, and the properties
-P1–P8 hold to the bit (stronger than the ``math.fsum`` of the specification).
+Sums are ``math.fsum``, which is rounded once: the order of items cannot matter.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from math import fsum
 from typing import Literal
 
 from axiomrm.errors import DataError
-from axiomrm.rubrics.bind import ActiveAxiom, ActiveItem, ActiveRubric, exact, shares
+from axiomrm.rubrics.bind import ActiveAxiom, ActiveItem, ActiveRubric, shares
 from axiomrm.rubrics.gates import Gate, combine
-from axiomrm.rubrics.readings import MISSING, ONE, ZERO, AnyVerdict, Reading, read, read_turns
+from axiomrm.rubrics.readings import MISSING, SLACK, AnyVerdict, Reading, read, read_turns
 
 Verdicts = Mapping[str, AnyVerdict | Sequence[AnyVerdict | None]]
 """Item or axiom id → one verdict (trajectory level, or any item at one turn), or one a turn with ``None`` where it
@@ -87,7 +86,7 @@ class Aggregate:
 @dataclass(frozen=True)
 class _Row:
     item: ActiveItem
-    weight: Fraction
+    weight: float
     reading: Reading
 
 
@@ -95,11 +94,11 @@ class _Row:
 class _Side:
     """One sign: total weight, weighted mean of lo, hi, and of the points."""
 
-    total: Fraction
-    lo: Fraction
-    hi: Fraction
-    point: Fraction | None
-    pointed: Fraction
+    total: float
+    lo: float
+    hi: float
+    point: float | None
+    pointed: float
 
 
 def aggregate(active: ActiveRubric, verdicts: Verdicts) -> Aggregate:
@@ -136,12 +135,12 @@ def _check_ids(active: ActiveRubric, verdicts: Verdicts) -> None:
 
 def _rows(active: ActiveRubric, verdicts: Verdicts) -> list[_Row]:
     rows = []
-    limit = exact(active.policy.turn_min_coverage)
+    limit = active.policy.turn_min_coverage
     for item in active.items:
         found = _listed(active, item, verdicts.get(item.id, MISSING))
         reading = read(found, item) if not isinstance(found, tuple) else read_turns(found, item, limit)
         if reading is not None:
-            rows.append(_Row(item, ZERO, reading))
+            rows.append(_Row(item, 0.0, reading))
     return rows
 
 
@@ -173,60 +172,72 @@ def _axiom_verdicts(active: ActiveRubric, verdicts: Verdicts) -> list[tuple[Acti
 
 
 def _side(rows: list[_Row]) -> _Side:
-    total = sum((r.weight for r in rows), ZERO)
+    total = fsum(r.weight for r in rows)
     if not total:
-        return _Side(ZERO, ZERO, ZERO, None, ZERO)
-    lo = sum((r.weight * r.reading.lo for r in rows), ZERO) / total
-    hi = sum((r.weight * r.reading.hi for r in rows), ZERO) / total
+        return _Side(0.0, 0.0, 0.0, None, 0.0)
+    lo = fsum(r.weight * r.reading.lo for r in rows) / total
+    hi = fsum(r.weight * r.reading.hi for r in rows) / total
     pairs = [(r.weight, r.reading.point) for r in rows if r.reading.point is not None]
-    pointed = sum((w for w, _ in pairs), ZERO)
-    point = sum((w * p for w, p in pairs), ZERO) / pointed if pointed else None
+    pointed = fsum(w for w, _ in pairs)
+    point = fsum(w * p for w, p in pairs) / pointed if pointed else None
     return _Side(total, lo, hi, point, pointed)
 
 
-def _base(scale: str, plus: Fraction, minus: Fraction, w_plus: Fraction, w_minus: Fraction) -> Fraction:
+def _base(scale: str, plus: float, minus: float, w_plus: float, w_minus: float) -> float:
     if scale == "signed":
         return (w_plus * plus + w_minus * (1 - minus)) / (w_plus + w_minus)
     if not w_plus:
         return 1 - minus
-    return min(ONE, max(ZERO, plus - w_minus / w_plus * minus))
+    return min(1.0, max(0.0, plus - w_minus / w_plus * minus))
 
 
 def _result(
     active: ActiveRubric, rows: list[_Row], plus: _Side, minus: _Side, gate: Gate, share: float
 ) -> Aggregate:
     scale, total = active.policy.scale, plus.total + minus.total
-    coverage = sum((r.weight * r.reading.scored for r in rows), ZERO) / total if total else ZERO
+    coverage = fsum(r.weight * r.reading.scored for r in rows) / total if total else 0.0
     reason = _reason(active, rows, plus, minus, gate, coverage)
-    low, high, base = ZERO, ONE, None
-    if total:
-        low = _base(scale, plus.lo, minus.hi, plus.total, minus.total)
-        high = _base(scale, plus.hi, minus.lo, plus.total, minus.total)
-        if _has_points(plus, minus):
-            base = _base(scale, plus.point or ZERO, minus.point or ZERO, plus.total, minus.total)
-
-    def outside(u: Fraction) -> float:
-        return float(u * total - minus.total if scale == "signed" else u)
-
-    known = not gate.unknown or gate.worst == gate.best
+    base = None
+    if total and _has_points(plus, minus):
+        base = _base(scale, plus.point or 0.0, minus.point or 0.0, plus.total, minus.total)
+    reward, interval = _rewards(scale, plus, minus, gate, base)
     parts = _contributions(rows, plus, minus, scale)
-    values = _parts(parts, plus, minus, scale)
+    unclipped, generic, personal = _parts(parts, plus, minus, scale)
     return Aggregate(
-        reward=outside(min(gate.point, base)) if base is not None and not reason else None,
-        interval=(outside(min(gate.worst, low)), outside(min(gate.best, high))),
-        coverage=float(coverage),
-        gate=float(gate.point) if known else None,
+        reward=None if reason else reward,
+        interval=interval,
+        coverage=coverage,
+        gate=gate.point if not gate.unknown or gate.worst == gate.best else None,
         violated_axioms=gate.violated,
         contributions=tuple(c for c, _ in parts),
         reason=reason,
-        base=float(base) if base is not None else None,
-        unclipped=values[0],
-        generic=values[1],
-        personal=values[2],
+        base=base,
+        unclipped=unclipped,
+        generic=generic,
+        personal=personal,
         share=share,
         assumed_axioms=gate.assumed,
         hard_violated=gate.hard_violated,
     )
+
+
+def _rewards(
+    scale: str, plus: _Side, minus: _Side, gate: Gate, base: float | None
+) -> tuple[float | None, tuple[float, float]]:
+    """Reward and interval; what rounding does in the last place never puts the one outside the other."""
+    total = plus.total + minus.total
+
+    def outside(u: float) -> float:
+        return min(plus.total, max(-minus.total, u * total - minus.total)) if scale == "signed" else u
+
+    if not total:
+        return None, (outside(0.0), outside(gate.best))
+    low = outside(min(gate.worst, _base(scale, plus.lo, minus.hi, plus.total, minus.total)))
+    high = outside(min(gate.best, _base(scale, plus.hi, minus.lo, plus.total, minus.total)))
+    if base is None:
+        return None, (low, high)
+    reward = outside(min(gate.point, base))
+    return reward, (min(low, reward), max(high, reward))
 
 
 def _has_points(plus: _Side, minus: _Side) -> bool:
@@ -234,14 +245,14 @@ def _has_points(plus: _Side, minus: _Side) -> bool:
 
 
 def _reason(
-    active: ActiveRubric, rows: list[_Row], plus: _Side, minus: _Side, gate: Gate, coverage: Fraction
+    active: ActiveRubric, rows: list[_Row], plus: _Side, minus: _Side, gate: Gate, coverage: float
 ) -> str:
     if not rows:
         return "no applicable criterion"
     reasons = [gate.unknown] if gate.unknown else []
-    limit = exact(active.policy.min_coverage)
-    if coverage < limit:
-        reasons.append(f"coverage {float(coverage):.3g} is below {float(limit):.3g}")
+    limit = active.policy.min_coverage
+    if coverage < limit - SLACK:
+        reasons.append(f"coverage {coverage:.3g} is below {limit:.3g}")
     for side, name in ((plus, "reward"), (minus, "penalty")):
         if side.total and side.point is None:
             reasons.append(f"no applicable {name} criterion has a value")
@@ -250,45 +261,45 @@ def _reason(
 
 def _contributions(
     rows: list[_Row], plus: _Side, minus: _Side, scale: str
-) -> list[tuple[Contribution, Fraction]]:
+) -> list[tuple[Contribution, float]]:
     out = []
     for row in rows:
         side = plus if row.item.polarity == "reward" else minus
-        amount = ZERO
+        amount = 0.0
         if row.reading.point is not None and side.pointed:
             amount = row.weight * row.reading.point / side.pointed * _force(row.item, plus, minus, scale)
         r = row.reading
         contribution = Contribution(
             id=row.item.id,
             polarity=row.item.polarity,
-            weight=float(row.weight),
-            lo=float(r.lo),
-            hi=float(r.hi),
-            point=None if r.point is None else float(r.point),
-            amount=float(amount),
-            coverage=float(r.scored),
+            weight=row.weight,
+            lo=r.lo,
+            hi=r.hi,
+            point=r.point,
+            amount=amount,
+            coverage=r.scored,
             personal=row.item.personal,
         )
         out.append((contribution, amount))
     return out
 
 
-def _force(item: ActiveItem, plus: _Side, minus: _Side, scale: str) -> Fraction:
+def _force(item: ActiveItem, plus: _Side, minus: _Side, scale: str) -> float:
     """Factor of one sign's mean in the unclipped value."""
     if item.polarity == "reward":
-        return plus.total if scale == "signed" else ONE
+        return plus.total if scale == "signed" else 1.0
     if scale == "signed":
         return -minus.total
-    return -minus.total / plus.total if plus.total else -ONE
+    return -minus.total / plus.total if plus.total else -1.0
 
 
 def _parts(
-    parts: list[tuple[Contribution, Fraction]], plus: _Side, minus: _Side, scale: str
+    parts: list[tuple[Contribution, float]], plus: _Side, minus: _Side, scale: str
 ) -> tuple[float | None, float | None, float | None]:
     """Unclipped value, its generic and its personal part; under net with penalties only it starts from 1."""
     if not parts or not _has_points(plus, minus):
         return None, None, None
-    start = ONE if scale == "net" and not plus.total else ZERO
-    generic = sum((a for c, a in parts if not c.personal), start)
-    personal = sum((a for c, a in parts if c.personal), ZERO)
-    return float(generic + personal), float(generic), float(personal)
+    start = 1.0 if scale == "net" and not plus.total else 0.0
+    generic = start + fsum(a for c, a in parts if not c.personal)
+    personal = fsum(a for c, a in parts if c.personal)
+    return generic + personal, generic, personal

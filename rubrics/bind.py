@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import lru_cache
+from math import fsum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from axiomrm.data.trajectory import Trajectory
@@ -217,7 +216,7 @@ def _theorem(
         applies=applies,
         on_cannot_assess=item.on_cannot_assess,
         cases=item.cases,
-        item_hash=item_hash(item),
+        item_hash=rubric.item_hashes[item.id] if parent is None else item_hash(item),
         personal=parent is not None,
         parent=parent.id if parent is not None else "",
         inverse=item.inverse,
@@ -257,7 +256,7 @@ def _axiom(rubric: "Rubric", axiom: Axiom, values: Mapping[str, Value]) -> Activ
         applies=applies,
         on_cannot_assess=axiom.on_cannot_assess or default,
         cases=axiom.cases,
-        item_hash=item_hash(axiom),
+        item_hash=rubric.item_hashes[axiom.id],
         condition=condition,
         requires=parse(axiom.requires) if axiom.requires is not None else None,
         facets=rubric.facets,
@@ -350,29 +349,23 @@ def wanted(item: ActiveItem) -> Expr:
     return Not(requires) if item.polarity == "penalty" and item.requires is not None else requires
 
 
-@lru_cache(maxsize=4096)
-def exact(value: float) -> Fraction:
-    """A number as written: 0.1 is one tenth."""
-    return Fraction(repr(value))
-
-
-def shares(items: tuple[ActiveItem, ...], share: float) -> tuple[dict[str, Fraction], float]:
-    """Exact final weights, and the share that was used.
+def shares(items: tuple[ActiveItem, ...], share: float) -> tuple[dict[str, float], float]:
+    """Final weights, and the share that was used.
 
     Generic rewards get w·(1−λ), personal ones w·λ·W⁺/W_pers; penalties keep full force. λ is 0 if no personal
     reward or no generic reward applies.
     """
-    generic = [exact(i.base_weight) for i in items if i.polarity == "reward" and not i.personal]
-    personal = [exact(i.base_weight) for i in items if i.polarity == "reward" and i.personal]
+    generic = [i.base_weight for i in items if i.polarity == "reward" and not i.personal]
+    personal = [i.base_weight for i in items if i.polarity == "reward" and i.personal]
     if not share or not generic or not personal:
-        return {i.id: exact(i.base_weight) for i in items if not i.personal}, 0.0
-    lam, total = exact(share), sum(generic, Fraction())
-    factor = lam * total / sum(personal, Fraction())
-    out: dict[str, Fraction] = {}
+        return {i.id: i.base_weight for i in items if not i.personal}, 0.0
+    total = fsum(generic)
+    factor = share * total / fsum(personal)
+    out: dict[str, float] = {}
     for item in items:
-        weight = exact(item.base_weight)
+        weight = item.base_weight
         if item.polarity == "reward":
-            weight *= factor if item.personal else 1 - lam
+            weight *= factor if item.personal else 1 - share
         out[item.id] = weight
     return out, share
 
@@ -380,4 +373,4 @@ def shares(items: tuple[ActiveItem, ...], share: float) -> tuple[dict[str, Fract
 def weighted(items: tuple[ActiveItem, ...], share: float) -> tuple[tuple[ActiveItem, ...], float]:
     """Items with their final weights; personal ones are left out where the share falls to 0."""
     weights, used = shares(items, share)
-    return tuple(replace(i, weight=float(weights[i.id])) for i in items if i.id in weights), used
+    return tuple(replace(i, weight=weights[i.id]) for i in items if i.id in weights), used

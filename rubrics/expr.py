@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 MAX_LENGTH = 500
@@ -142,6 +143,7 @@ def _bad_character(source: str, at: int) -> ExprError:
     return ExprError(f"unexpected {rest[0]!r}", at, 1, hint)
 
 
+@lru_cache(maxsize=8192)
 def parse(source: str) -> Expr:
     """Read one condition.
 

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 from axiomrm.data.verdict import CannotAssess, Scored
-from axiomrm.rubrics.bind import ActiveAxiom, exact
-from axiomrm.rubrics.readings import ONE, ZERO, AnyVerdict
+from axiomrm.rubrics.bind import ActiveAxiom
+from axiomrm.rubrics.readings import AnyVerdict
 
 
 @dataclass(frozen=True)
 class Gate:
     """Combined over all axioms (a turn-level axiom counts at each of its turns)."""
 
-    point: Fraction
-    worst: Fraction
-    best: Fraction
+    point: float
+    worst: float
+    best: float
     violated: tuple[str, ...]
     """Ids of axioms that a verdict says are violated, sorted."""
     assumed: tuple[str, ...]
@@ -30,27 +29,27 @@ def violated(verdict: Scored) -> bool:
     return verdict.value < 0.5
 
 
-def cap_of(axiom: ActiveAxiom, label: str) -> Fraction:
+def cap_of(axiom: ActiveAxiom, label: str) -> float:
     """Cap of a violation; the gravest if the label names no declared severity."""
     if axiom.type == "hard":
-        return ZERO
-    return exact(axiom.caps[label]) if label in axiom.caps else lowest(axiom)
+        return 0.0
+    return axiom.caps[label] if label in axiom.caps else lowest(axiom)
 
 
-def lowest(axiom: ActiveAxiom) -> Fraction:
+def lowest(axiom: ActiveAxiom) -> float:
     """Gate of the gravest violation."""
-    return ZERO if axiom.type == "hard" else min(map(exact, axiom.caps.values()))
+    return 0.0 if axiom.type == "hard" else min(axiom.caps.values())
 
 
 def combine(pairs: Iterable[tuple[ActiveAxiom, AnyVerdict]]) -> Gate:
     """Minimum over axioms: idempotent, so correlated violations are not counted twice."""
-    point = worst = best = ONE
+    point = worst = best = 1.0
     named: set[str] = set()
     assumed: set[str] = set()
     hard, unknown = False, []
     for axiom, verdict in pairs:
         if isinstance(verdict, Scored):
-            factor = cap_of(axiom, verdict.label) if violated(verdict) else ONE
+            factor = cap_of(axiom, verdict.label) if violated(verdict) else 1.0
             point, worst, best = min(point, factor), min(worst, factor), min(best, factor)
             if violated(verdict):
                 named.add(axiom.id)
