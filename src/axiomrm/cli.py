@@ -33,17 +33,32 @@ EXTRAS = {
 
 
 class Verb(NamedTuple):
-    """Where a verb lives: the typer ``app`` of a module; ``named``: the app knows the verb by its name."""
+    """Where a verb lives."""
 
     module: str
     help: str
+    target: str = "app"
+    """A typer app of ``module``, or the function of a single command."""
     named: bool = False
+    """Whether the app itself knows the verb by its name."""
+    extra: str | None = None
+    """The extra without which the verb can do nothing."""
 
 
 VERBS = {
-    "run": Verb("axiomrm.cli_run", "Run the pipeline of a configuration; a stopped run goes on.", named=True),
-    "train": Verb("axiomrm.cli_run", "Train one part: rm (a judge stage) or policy.", named=True),
-    "score": Verb("axiomrm.cli_score", "Score chat logs with a rubric, with a model or without."),
+    "run": Verb(
+        "axiomrm.cli_run",
+        "Run the pipeline of a configuration; a stopped run goes on.",
+        named=True,
+        extra="train",
+    ),
+    "train": Verb(
+        "axiomrm.cli_run", "Train one part: rm (a judge stage) or policy.", named=True, extra="train"
+    ),
+    "report": Verb("axiomrm.cli_run", "Write the report of a run again.", named=True),
+    "score": Verb(
+        "axiomrm.cli_score", "Score chat logs with a rubric, with or without a model.", target="score"
+    ),
     "rubric": Verb("axiomrm.cli_rubric", "Lint, show and start rubrics."),
 }
 
@@ -76,14 +91,33 @@ def _mount(name: str, verb: Verb) -> None:
     """Give the app a command that hands all its arguments, ``--help`` too, to the verb's own app."""
 
     def call(ctx: typer.Context) -> None:
-        if importlib.util.find_spec(verb.module) is None:
-            raise ConfigError(f"this version has no `axiomrm {name}` yet")
-        own: typer.Typer = importlib.import_module(verb.module).app
+        if "--help" not in ctx.args:
+            _require(f"axiomrm {name}", verb.extra)
+        own = _load(name, verb)
         arguments = [name, *ctx.args] if verb.named else list(ctx.args)
         own(args=arguments, prog_name="axiomrm" if verb.named else f"axiomrm {name}")
 
     everything = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
     app.command(name, help=verb.help, context_settings=everything, add_help_option=False)(call)
+
+
+def _load(name: str, verb: Verb) -> typer.Typer:
+    if importlib.util.find_spec(verb.module) is None:
+        raise ConfigError(f"this version has no `axiomrm {name}` yet")
+    target = getattr(importlib.import_module(verb.module), verb.target)
+    if isinstance(target, typer.Typer):
+        return target
+    own = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    own.command()(target)
+    return own
+
+
+def _require(command: str, extra: str | None) -> None:
+    """Say at once that an extra is missing, not after the configuration was read."""
+    modules = [module for module, brings in EXTRAS.items() if brings == extra]
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ConfigError(f"{command} needs {', '.join(missing)}: pip install 'axiomrm[{extra}]'")
 
 
 for _name, _verb in VERBS.items():

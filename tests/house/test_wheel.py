@@ -80,8 +80,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for top in tops:  # links instead of copies: the same files as pip would put there, without a network
             if not (packages / top).exists():
                 (packages / top).symlink_to(Path(str(distribution.locate_file(top))))
-    pip = [sys.executable, "-m", "pip", "--python", home / "bin/python", "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin/python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     return home / "bin/python"
 
 
