@@ -1,0 +1,240 @@
+"""YAML configuration files: values with the line they stand on, overrides, and errors that name the place.
+
+Scalars follow YAML 1.2: only ``true`` and ``false`` are booleans, ``5e-5`` is a number, ``no``, ``12:30`` and
+``2026-01-12`` are text. A key that stands twice, an alias and a tag are errors.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from axiomrm.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+MAX_BYTES = 1 << 20
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalars of YAML 1.2, without the guesses of 1.1 and without aliases."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.get_mark()
+            raise yaml.composer.ComposerError(None, None, "an alias is not accepted; repeat the value", mark)
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|True|false|False"), list("tTfF"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"null|~|$"), ["n", "~", ""])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"([-+]?(\.[0-9]+|[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)|[-+]?\.inf|\.nan)$"),
+    list("-+.0123456789"),
+)
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _float(node.value))
+
+
+class Dumper(yaml.SafeDumper):
+    """Quotes every text that YAML 1.1 or 1.2 would read as something else."""
+
+
+Dumper.yaml_implicit_resolvers = {
+    first: [
+        *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+        *_Loader.yaml_implicit_resolvers.get(first, []),
+    ]
+    for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
+}
+
+
+@dataclass
+class Document:
+    """A nested mapping and where each of its values was written."""
+
+    values: dict[str, Any]
+    places: dict[KeyPath, str] = field(default_factory=dict)
+    """Key path to ``file:line`` or ``override 'a.b=1'``."""
+    source: str = ""
+
+    def place(self, path: Sequence[str | int]) -> str:
+        """Where ``path`` or its nearest written ancestor stands."""
+        for length in range(len(path), 0, -1):
+            if (found := self.places.get(tuple(path[:length]))) is not None:
+                return found
+        return self.source
+
+
+def read_document(path: Path) -> Document:
+    """The mapping in a YAML file.
+
+    Raises:
+        ConfigError: no such file, not UTF-8, not YAML, not a mapping, a repeated key, an alias or a tag.
+    """
+    try:
+        raw = path.read_bytes()
+        text = raw.decode()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 (byte {error.start})") from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(f"{path}: {len(raw)} bytes; a configuration has at most {MAX_BYTES}")
+    document = Document({}, source=str(path))
+    node = _compose(text, str(path))
+    value = {} if node is None else _plain(node, (), document, str(path))
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: holds {value!r}; a configuration is a mapping of sections")
+    document.values = value
+    return document
+
+
+def apply_override(document: Document, override: str) -> None:
+    """Set one ``a.b=value`` in place; the value is read as YAML (``null``, ``[1, 2]``, ``5e-5``).
+
+    Raises:
+        ConfigError: no ``=``, an empty key, or a value that is no YAML.
+    """
+    key, sign, text = override.partition("=")
+    parts = tuple(key.strip().split("."))
+    place = f"override {override!r}"
+    if not sign or not all(parts):
+        raise ConfigError(f"{place}: expected key=value with a dotted key, e.g. policy.train.iterations=5")
+    node = _compose(text, place)
+    scratch = Document({})
+    value = None if node is None else _plain(node, parts, scratch, place)
+    target: Any = document.values
+    for depth, part in enumerate(parts[:-1]):
+        if target.get(part) is None:
+            target[part] = {}
+            document.places[parts[: depth + 1]] = place
+        target = target[part]
+        if not isinstance(target, dict):
+            raise ConfigError(f"{place}: {'.'.join(parts[: depth + 1])} is {target!r}, not a section")
+    target[parts[-1]] = value
+    document.places |= {path: place for path in [*scratch.places, parts]}
+
+
+def describe(error: ValidationError, model: type[BaseModel], document: Document) -> str:
+    """Every finding of ``error``: place, key, value found, what is accepted, nearest key."""
+    return "; ".join(_finding(dict(item), model, document) for item in error.errors())
+
+
+def _finding(item: dict[str, Any], model: type[BaseModel], document: Document) -> str:
+    path = _written_path(item["loc"], document.values)
+    dotted = ".".join(map(str, path)) or "configuration"
+    place = document.place(path)
+    if item["type"] == "extra_forbidden":
+        return f"{place}: unknown key {dotted!r}{_suggest(model, item['loc'])}"
+    if item["type"] == "missing":
+        full = ".".join(str(p) for p in item["loc"])
+        return f"{place}: {full} is missing; it has no default"
+    message = item["msg"].removeprefix("Value error, ")
+    if item["type"] == "string_type" and isinstance(item["input"], int | float):
+        message += "; put it in quotes"
+    found = "" if isinstance(item["input"], dict | BaseModel) else f"found {item['input']!r}: "
+    return f"{place}: {dotted}: {found}{message[:1].lower()}{message[1:]}"
+
+
+def _written_path(loc: Sequence[str | int], values: Any) -> KeyPath:
+    """``loc`` without the union tags that pydantic puts between keys."""
+    path: list[str | int] = []
+    for part in loc:
+        in_list = isinstance(values, list) and isinstance(part, int) and part < len(values)
+        if in_list or (isinstance(values, dict) and part in values):
+            values = values[part]
+            path.append(part)
+    return tuple(path)
+
+
+def _suggest(model: type[BaseModel], loc: Sequence[str | int]) -> str:
+    models = [model]
+    for part in loc[:-1]:
+        fields = [m.model_fields[str(part)].annotation for m in models if str(part) in m.model_fields]
+        tagged = [m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part]
+        models = [inner for note in fields for inner in _models_in(note)] or tagged or models
+    key = str(loc[-1])
+    accepted = sorted({name for m in models for name in m.model_fields})
+    elsewhere = sorted(".".join(path) for path in _all_paths(model) if path[-1] == key)
+    if elsewhere:
+        return f"; it belongs at {' or '.join(elsewhere[:3])}"
+    near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.7)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; accepted: {', '.join(accepted)}"
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Every model class inside a union, ``Annotated``, ``dict`` or ``tuple``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+def _all_paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, info in model.model_fields.items():
+        yield (*prefix, name)
+        for inner in _models_in(info.annotation):
+            yield from _all_paths(inner, (*prefix, name))
+
+
+def _compose(text: str, source: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None or source.startswith("override") else f":{mark.line + 1}"
+        raise ConfigError(f"{source}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    finally:
+        loader.dispose()
+
+
+def _plain(node: Any, path: KeyPath, document: Document, source: str) -> Any:
+    """A composed node as plain Python values; notes where each stands."""
+    place = source if source.startswith("override") else f"{source}:{node.start_mark.line + 1}"
+    document.places.setdefault(path, place)
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, (*path, i), document, source) for i, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        return dict(_entries(node, path, document, source))
+    if node.tag not in _SCALARS:
+        raise ConfigError(f"{place}: tag {node.tag!r} is not accepted; write the plain value")
+    return _SCALARS[node.tag](node.value)
+
+
+def _entries(
+    node: yaml.MappingNode, path: KeyPath, document: Document, source: str
+) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    for key, value in node.value:
+        place = source if source.startswith("override") else f"{source}:{key.start_mark.line + 1}"
+        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+            raise ConfigError(f"{place}: a key is one word; merge keys and nested keys are not accepted")
+        if key.value in seen:
+            raise ConfigError(f"{place}: key {key.value!r} stands twice in this section; keep one")
+        seen.add(key.value)
+        document.places[(*path, key.value)] = place
+        yield key.value, _plain(value, (*path, key.value), document, source)
+
+
+def _float(text: str) -> float:
+    return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_SCALARS: Mapping[str, Any] = {
+    "tag:yaml.org,2002:str": str,
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": _float,
+    "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
+    "tag:yaml.org,2002:null": lambda text: None,
+}
