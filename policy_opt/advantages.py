@@ -111,8 +111,11 @@ def scaled(raw: float, sigma: float, floor: float) -> float:
 
 
 def mix(a_global: float, a_local: float, *, alpha: float, beta_eff: float, clip: float = 3.0) -> float:
-    """Weighted sum of both advantages, clipped. A missing term is left out; both missing = NaN."""
-    terms = [w * a for w, a in ((alpha, a_global), (beta_eff, a_local)) if not np.isnan(a)]
+    """Weighted sum of both advantages, clipped.
+
+    A missing term, or one without weight, is left out; nothing left = NaN: the step is not drawn.
+    """
+    terms = [w * a for w, a in ((alpha, a_global), (beta_eff, a_local)) if w > 0 and not np.isnan(a)]
     return float(np.clip(sum(terms), -clip, clip)) if terms else float("nan")
 
 

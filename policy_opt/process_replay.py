@@ -109,9 +109,8 @@ class ProcessReplay:
         keys = [step.judge_key for record in fresh for step in record.steps if not np.isnan(step.r_local)]
         if keys and keys[-1] != self.buffer.judge_key:
             if self.buffer.judge_key is not None:
-                self.buffer.judge_changed(keys[-1])
                 self.statistics.forget_judge(self.buffer.judge_key)
-            self.buffer.judge_key = keys[-1]
+            self.buffer.judge_changed(keys[-1])
 
     def _update_statistics(self, records: Sequence[TrajectoryRecord]) -> None:
         stats, before = self.statistics, self.snapshot
@@ -147,27 +146,30 @@ class ProcessReplay:
         for chunk in chunks:
             yield self._minibatch(chunk, reuse=False)
         for _ in range(self.config.reuse):
-            for part in range(len(chunks)):
-                steps = self._mixed(fresh, version, len(chunks), part, rng)
+            for _ in chunks:
+                steps = self._mixed(fresh, version, len(chunks), rng)
                 if steps:
                     yield self._minibatch(steps, reuse=True)
 
     def _mixed(
-        self, fresh: list[TrajectoryRecord], version: int, parts: int, part: int, rng: np.random.Generator
+        self, fresh: list[TrajectoryRecord], version: int, parts: int, rng: np.random.Generator
     ) -> list[DrawnStep]:
         total = -(-len(fresh) // parts)
+        n_fresh = int(np.ceil(self.config.fresh_share * total))
         old = [r for r in self.buffer.records if r.policy_version != version and self.buffer.usable(r)]
         current = self.statistics if self.config.rebaseline else self.snapshot
         replayed = self.buffer.draw(
             old,
-            min(total - int(np.ceil(self.config.fresh_share * total)), len(old)),
+            min(total - n_fresh, len(old)),
             advantage=self._with(current),
             version=version,
             exponent=PRIORITY_EXPONENT,
             rng=rng,
         )
+        # Where nothing old is left the minibatch is smaller: filling it up would spend the fresh batch's reuse
+        # at once and leave nothing to replay.
         usable = [record for record in fresh if self.buffer.usable(record)]
-        order = rng.permutation(len(usable))[: total - len(replayed)]
+        order = rng.permutation(len(usable))[:n_fresh]
         steps = self._steps([usable[i] for i in order], self.snapshot)
         for record, weight in replayed:
             steps += self._steps([record], current, weight=weight, fresh=False)
