@@ -56,7 +56,7 @@ class Pack:
 
 
 def pack(
-    sequences: Sequence[Ids], *, max_tokens: int, balance: float = math.inf, min_shared: float = 0.5
+    sequences: Sequence[Ids], *, max_branches: int, balance: float = math.inf, min_shared: float = 0.5
 ) -> list[Pack]:
     """Rows that hold every sequence once.
 
@@ -65,7 +65,7 @@ def pack(
 
     Args:
         sequences: non-empty id sequences, in any order.
-        max_tokens: a row takes no further sequence beyond this size (one sequence may exceed it).
+        max_branches: tokens that a row may hold beyond its longest sequence; 0 gives every sequence its own row.
         balance: work of the layers on one token over work of attention on one pair of tokens.
         min_shared: a sequence joins a row only if it shares this part of itself with the one before it in
             id order; dense attention over strangers would cost more than it saves.
@@ -80,7 +80,7 @@ def pack(
         shared = shared_length(before, inner)
         fresh = len(inner) - shared + 1
         trunk = max(trunk, len(inner))
-        full = min(max_tokens, trunk + math.sqrt(balance * trunk + trunk**2))
+        full = trunk + min(max_branches, math.sqrt(balance * trunk + trunk**2))
         if row.ends and (shared < min_shared * len(inner) or row.size + fresh > full):
             row, shared, path, trunk = Pack(), 0, [], len(inner)
         if not row.ends:

@@ -49,8 +49,8 @@ HASHED_WHOLE = 1 << 30
 class Budget(NamedTuple):
     """Memory limits of one forward pass."""
 
-    row_tokens: int = 4096
-    """A packed row grows up to this size."""
+    branch_tokens: int = 4096
+    """What a packed row may hold beyond its longest prompt."""
     batch_tokens: int = 4096
     """Padded tokens of a batch."""
     mask_cells: int = 16_000_000
@@ -166,8 +166,8 @@ class TransformersEngine:
         return Failed(kind="context_overflow", detail=detail)
 
     def _rows(self, sequences: Sequence[Ids]) -> list[Pack]:
-        share = self.budget.row_tokens if self._reuse else 0
-        return pack(sequences, max_tokens=share, balance=self._balance)
+        most = self.budget.branch_tokens if self._reuse else 0
+        return pack(sequences, max_branches=most, balance=self._balance)
 
     @torch.inference_mode()
     def _each_last_logits(

@@ -1,1 +1,1 @@
-
+"""Training the judge: rows, tree packing, staged fine-tuning."""

@@ -15,10 +15,12 @@ class LoraSettings(_Settings):
     rank: int = Field(default=16, ge=1)
     alpha: float = Field(default=32, gt=0)
     dropout: float = Field(default=0, ge=0, lt=1)
+    last_layers: int | None = Field(default=None, ge=1)
+    """Adapters only in so many layers, counted from the last: the backward pass stops below them."""
 
 
 class StageConfig(_Settings):
-    """How one stage turns examples into a judge. Every size is a starting value, to be tuned on held-out data."""
+    """How one stage turns examples into a judge; sizes are starting values, to be tuned on held-out data."""
 
     stage: str = "rm.general"
     """Name in the judge card: ``rm.general``, ``rm.rubric``, ``rm.personal``."""

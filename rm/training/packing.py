@@ -157,8 +157,9 @@ def collate(batch: Sequence[TreeRow], pad_id: int, *, packed: bool = True) -> di
     positions = np.zeros((len(batch), n), dtype=np.int64)
     labels = np.full((len(batch), n), IGNORED, dtype=np.int64)
     weights = np.zeros((len(batch), n), dtype=np.float32)
-    # A padded query sees itself: a row of a softmax must see something.
-    seen = np.tile(np.eye(n, dtype=bool), (len(batch), 1, 1)) if packed else np.zeros((len(batch), n), dtype=bool)
+    seen = np.zeros((len(batch), n, n) if packed else (len(batch), n), dtype=bool)
+    if packed:  # a padded query sees itself, since a softmax must see something
+        seen[:] = np.eye(n, dtype=bool)
     for b, row in enumerate(batch):
         pad = n - row.size
         ids[b, pad:], positions[b, pad:] = row.ids, row.positions

@@ -8,7 +8,7 @@ that says again what another row says, is dropped and counted.
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -118,7 +118,8 @@ def make_rows(
     for index, example in enumerate(examples):
         labels = sets.get(example.criterion_id) or _labels(example.labels)
         if example.label not in labels.tokens:
-            raise DataError(f"example {index} ({example.criterion_id!r}): label {example.label!r} is none of {labels.tokens}")
+            place = f"example {index} ({example.criterion_id!r})"
+            raise DataError(f"{place}: label {example.label!r} is none of {labels.tokens}")
         try:
             row = _row(example, prompter, labels, index in direct, seed, guidelines)
         except ConfigError as error:
@@ -143,34 +144,6 @@ def usable_pair(chosen: Sequence[int], rejected: Sequence[int], max_tokens: int)
     if list(chosen) == list(rejected):
         return "identical"
     return "too_long" if max(len(chosen), len(rejected)) > max_tokens else None
-
-
-def balanced(
-    examples: Iterable[JudgeExample], ratio: float = 1.3, seed: int = 0
-) -> list[JudgeExample]:
-    """All examples of a criterion's rarest label and at most ``ratio`` times as many of each other label.
-
-    The cannot-assess label stays as it is: it is neither thinned nor taken for the rarest. A criterion with
-    a single label is kept whole.
-
-    Raises:
-        ConfigError: ``ratio`` is below 1.
-    """
-    if ratio < 1:
-        raise ConfigError(f"ratio {ratio!r} must be >= 1: the rarest label is kept whole")
-    kept: list[tuple[int, JudgeExample]] = []
-    cells: dict[str, dict[str, list[tuple[int, JudgeExample]]]] = {}
-    for index, example in enumerate(examples):
-        if example.label == "X":
-            kept.append((index, example))
-        else:
-            cells.setdefault(example.criterion_id, {}).setdefault(example.label, []).append((index, example))
-    for criterion, by_label in cells.items():
-        limit = int(ratio * min(map(len, by_label.values())))
-        for label, several in by_label.items():
-            rng = random.Random(f"{seed} {criterion} {label}")
-            kept += several if len(several) <= limit or len(by_label) == 1 else rng.sample(several, limit)
-    return [example for _, example in sorted(kept, key=lambda item: item[0])]
 
 
 def _direct_examples(examples: Sequence[JudgeExample], share: float, seed: int) -> set[int]:

@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from axiomrm.errors import ConfigError
 from axiomrm.rm.training.config import StageConfig
+from axiomrm.rm.training.losses import completion_loss, pad_id_of, trained_tokens
 from axiomrm.rm.training.packing import TreeRow, collate
-from axiomrm.rm.training.rows import IGNORED
 
 COMPLETE = "complete"
 """Name of the file that closes a checkpoint: without it the folder was being written when the run died."""
@@ -43,28 +42,6 @@ class SftResult:
     """Step of the checkpoint it went on from; 0: none."""
     history: list[dict[str, float]]
     """Logged losses and learning rates by step."""
-
-
-def completion_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Sum of weighted negative log-likelihoods (nats) of the trained tokens."""
-    target = inputs["labels"][:, 1:]
-    used = (target != IGNORED).any(dim=0).nonzero().flatten()
-    logits = model(
-        input_ids=inputs["input_ids"],
-        attention_mask=inputs["attention_mask"],
-        position_ids=inputs["position_ids"],
-        logits_to_keep=used,
-        use_cache=False,
-    ).logits
-    flat = cross_entropy(
-        logits.float().flatten(0, 1), target[:, used].flatten(), ignore_index=IGNORED, reduction="none"
-    )
-    return (flat * inputs["label_weights"][:, 1:][:, used].flatten()).sum()
-
-
-def trained_tokens(inputs: dict[str, Tensor]) -> int:
-    """Tokens that the loss counts."""
-    return int((inputs["labels"][:, 1:] != IGNORED).sum())
 
 
 class JudgeTrainer(SFTTrainer):  # type: ignore[misc]  # trl is untyped
@@ -144,7 +121,7 @@ def run_sft(
     if not batches:
         raise ConfigError("no rows to train on: every example was dropped, see the counts")
     folder = Path(folder)
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    pad_id = pad_id_of(tokenizer)
     steps = planned_steps(batches, config)
     trainer = JudgeTrainer(
         model=model,
@@ -161,7 +138,11 @@ def run_sft(
     seconds = time.monotonic() - start
     mean = sum(map(padded_tokens, batches)) / len(batches)
     history = [
-        {key: float(value) for key, value in row.items() if key in ("loss", "learning_rate", "grad_norm", "step")}
+        {
+            key: float(value)
+            for key, value in row.items()
+            if key in ("loss", "learning_rate", "grad_norm", "step")
+        }
         for row in trainer.state.log_history
         if "loss" in row
     ]

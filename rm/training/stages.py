@@ -24,16 +24,16 @@ from axiomrm.rm.card import CARD_FILE, JudgeCard, check_judge_card, read_judge_c
 from axiomrm.rm.engines.transformers import weights_hash
 from axiomrm.rm.labels import LabelSet
 from axiomrm.rm.prompt import JudgePrompter
-from axiomrm.rm.training.config import LoraSettings, StageConfig
-from axiomrm.rm.training.packing import TreeRow, batches, collate, single_rows, tree_rows
-from axiomrm.rm.training.rows import JudgeRow, RowSet, make_rows
-from axiomrm.rm.training.sft import completion_loss, run_sft, trained_tokens
+from axiomrm.rm.training.config import StageConfig
+from axiomrm.rm.training.lora import with_lora
+from axiomrm.rm.training.losses import mean_loss, plan_packing
+from axiomrm.rm.training.packing import batches
+from axiomrm.rm.training.rows import RowSet, make_rows
+from axiomrm.rm.training.sft import run_sft
 
 STAGES = ("rm.general", "rm.rubric", "rm.personal")
 Evaluate = Callable[[Any], Mapping[str, Any]]
 """``evaluate(model) -> metrics``, called on the model before and after training."""
-PROBE_TOLERANCE = 1e-3
-"""Largest difference of mean loss (nats) between packed and plain rows for packing to be used."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,8 @@ def _claim(out: Path, plan: Mapping[str, Any]) -> None:
     path = out / "stage.json"
     if path.exists():
         before = json.loads(path.read_text(encoding="utf-8"))
+        # Read back through the model, so that a field added since then has its default.
+        before["config"] = StageConfig.model_validate(before.get("config", {})).model_dump(mode="json")
         wrong = [key for key in plan if before.get(key) != plan[key]]
         if wrong:
             raise ConfigError(
@@ -162,13 +164,19 @@ def _claim(out: Path, plan: Mapping[str, Any]) -> None:
 
 
 def _train(
-    net: Any, tokenizer: Any, train: RowSet, dev: RowSet, out: Path, config: StageConfig, evaluate: Evaluate | None
+    net: Any,
+    tokenizer: Any,
+    train: RowSet,
+    dev: RowSet,
+    out: Path,
+    config: StageConfig,
+    evaluate: Evaluate | None,
 ) -> StageResult:
     before = _before(net, tokenizer, dev, out, config, evaluate)
     packed, trees = plan_packing(net, tokenizer, train.rows, config)
     made = batches(trees, max_tokens=config.batch_tokens, seed=config.seed)
     torch.manual_seed(config.seed)  # adapters start from random weights
-    trained = _with_lora(net, config.lora) if config.lora else net
+    trained = with_lora(net, config.lora) if config.lora else net
     done = run_sft(trained, tokenizer, made, out / "checkpoints", config, packed=packed)
     merged = trained.merge_and_unload() if config.lora else trained
     _restore_forward(merged)
@@ -203,80 +211,6 @@ def _before(
         _write_json(path, {"dev_loss": mean_loss(net, tokenizer, dev.rows, config), "metrics": metrics})
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def plan_packing(
-    model: Any, tokenizer: Any, rows: Sequence[JudgeRow], config: StageConfig
-) -> tuple[bool, list[TreeRow]]:
-    """Whether rows are packed into trees, and the rows to train on.
-
-    Raises:
-        ConfigError: ``packing: tree`` is asked for and the model does not read trees.
-    """
-    if config.packing == "off" or not rows:
-        return False, single_rows(rows)
-    trees = tree_rows(rows, max_tokens=min(config.row_tokens, config.batch_tokens))
-    if reads_trees(model, tokenizer, rows):
-        return True, trees
-    if config.packing == "tree":
-        raise ConfigError(f"packing 'tree': {type(model).__name__} does not read packed rows alike; use 'auto'")
-    return False, single_rows(rows)
-
-
-@torch.inference_mode()
-def reads_trees(model: Any, tokenizer: Any, rows: Sequence[JudgeRow]) -> bool:
-    """Whether a few rows have the same loss in one tree as they have alone."""
-    unit = max(rows[:200], key=lambda row: sum(other.unit == row.unit for other in rows[:200])).unit
-    few = [row for row in rows[:200] if row.unit == unit][:4]
-    tree = tree_rows(few, max_tokens=2**31, min_shared=0)
-    was_training = model.training
-    model.eval()
-    try:
-        plain, alike = (_sums(model, tokenizer, [p], packed) for p, packed in ((single_rows(few), False), (tree, True)))
-    except (ValueError, RuntimeError, TypeError, IndexError):  # the model takes no four-dimensional mask
-        return False
-    finally:
-        model.train(was_training)
-    return abs(plain[0] - alike[0]) <= PROBE_TOLERANCE * max(1, plain[1])
-
-
-@torch.inference_mode()
-def mean_loss(model: Any, tokenizer: Any, rows: Sequence[JudgeRow], config: StageConfig) -> float | None:
-    """Mean loss in nats a trained token; ``None`` without rows."""
-    if not rows:
-        return None
-    was_training = model.training
-    model.eval()
-    packed, trees = plan_packing(model, tokenizer, rows, config)
-    loss, count = _sums(model, tokenizer, batches(trees, max_tokens=config.batch_tokens, seed=0), packed)
-    model.train(was_training)
-    return loss / count
-
-
-def _sums(model: Any, tokenizer: Any, made: Sequence[Sequence[TreeRow]], packed: bool) -> tuple[float, int]:
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    loss, count = 0.0, 0
-    for batch in made:
-        inputs = {k: v.to(model.device) for k, v in collate(batch, pad_id, packed=packed).items()}
-        loss += float(completion_loss(model, inputs))
-        count += trained_tokens(inputs)
-    return loss, count
-
-
-def _with_lora(net: Any, lora: LoraSettings) -> Any:
-    from peft import LoraConfig, get_peft_model
-
-    # All linear layers but the head: trl's loss reads the head's weight without adapters.
-    return get_peft_model(
-        net,
-        LoraConfig(
-            r=lora.rank,
-            lora_alpha=lora.alpha,
-            lora_dropout=lora.dropout,
-            target_modules="all-linear",
-            task_type="CAUSAL_LM",
-        ),
-    )
 
 
 def _restore_forward(model: Any) -> None:
