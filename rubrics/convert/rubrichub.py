@@ -1,0 +1,147 @@
+"""RubricHub and RaR (Rubrics as Rewards, arXiv:2507.17746), JSON or JSONL.
+
+RubricHub: ``[{criterion, points, tags}]``; RaR: ``[{title, description, weight}]``, where the description
+may start with its tier ("Essential Criteria: …"). A record is such a list, or a mapping that holds one
+under ``rubrics``, ``rubric`` or ``reward_model.rubrics``. Written: RubricHub's form.
+
+A numeric weight is kept. Where it is missing, the tier decides by ``TIERS``, reported as inferred. A
+pitfall is a penalty whatever the sign of its weight; where it is worded as the fault's absence ("Does not
+…"), as RaR does, the wording becomes the ``inverse`` and the statement says that it is broken.
+"""
+
+import json
+import re
+from typing import Any
+
+from axiomrm.errors import DataError
+from axiomrm.rubrics.convert.build import Criterion, Imported, build, slug
+from axiomrm.rubrics.convert.entry import Entry, entries_of, entry_of, rows
+from axiomrm.rubrics.convert.loss import Loss, LossReport
+from axiomrm.rubrics.convert.points import read_points, write_points
+from axiomrm.rubrics.convert.written import Read, Written, as_row, ids
+from axiomrm.rubrics.model import Polarity
+from axiomrm.rubrics.rubric import Rubric
+
+TIERS: dict[str, tuple[float, Polarity]] = {
+    "essential": (3.0, "reward"),
+    "important": (2.0, "reward"),
+    "optional": (1.0, "reward"),
+    "pitfall": (2.0, "penalty"),
+}
+_PREFIX = re.compile(
+    r"\s*(essential|important|optional|pitfall)(?:\s+criteri(?:a|on))?\s*:\s*", re.IGNORECASE
+)
+_NEGATED = re.compile(
+    r"(?:the (?:response|answer|reply) )?"
+    r"(?:does not|do not|doesn't|don't|avoids?|never|must not|should not)\b",
+    re.IGNORECASE,
+)
+_LISTS = ("rubrics", "rubric", "Rubrics", "rubric_list")
+_NAMES = ("id", "prompt_id", "question_id", "task_id")
+
+
+def read(text: str, file: str, name: str) -> Read:
+    """One rubric a record.
+
+    Raises:
+        DataError: not the format.
+    """
+    losses: list[Loss] = []
+    records = _records(text, file)
+    out: list[Imported] = []
+    taken: set[str] = set()
+    for number, (path, value) in enumerate(records, 1):
+        task, entries, context = _criteria(value, file, path, losses)
+        criteria = [c for e in entries if (c := _criterion(e)) is not None]
+        if not criteria:
+            raise DataError(f"{file}: {path or 'the file'}: no criterion with a weight other than 0")
+        own = slug(task) if task else (name if len(records) == 1 else f"{name}_{number}")
+        own = own if own not in taken else f"{own}_{number}"
+        taken.add(own)
+        out.append(Imported(build(own, criteria), task, context))
+    return Read(tuple(out), LossReport(tuple(losses)))
+
+
+def _records(text: str, file: str) -> list[tuple[str, Any]]:
+    found = list(rows(text, file))
+    whole = found[0][1] if len(found) == 1 else None
+    if isinstance(whole, list) and whole and all(_list_key(v) for v in whole):
+        return [(str(i), v) for i, v in enumerate(whole)]
+    return found
+
+
+def _list_key(value: Any) -> str:
+    keys = [k for k in _LISTS if isinstance(value, dict) and isinstance(value.get(k), list | str)]
+    if isinstance(value, dict) and isinstance(value.get("reward_model"), dict):
+        keys += ["reward_model"] if _list_key(value["reward_model"]) else []
+    return keys[0] if keys else ""
+
+
+def _criteria(
+    value: Any, file: str, path: str, losses: list[Loss]
+) -> tuple[str, list[Entry], dict[str, Any]]:
+    """Task id, criteria, and the rest of the record."""
+    if isinstance(value, list):
+        return "", entries_of(value, file, path, losses), {}
+    entry = entry_of(value, file, path, losses)
+    key = _list_key(value)
+    if not key:
+        raise DataError(f"{file}: {path or 'the file'}: no list of criteria under {', '.join(_LISTS)}")
+    task = next((str(value[k]) for k in _NAMES if value.get(k) not in (None, "")), "")
+    context = {k: v for k, v in value.items() if k != key}
+    inner = value[key]
+    if key == "reward_model":
+        inner, key = inner[_list_key(inner)], f"{key}/{_list_key(inner)}"
+    if isinstance(inner, str):
+        try:
+            inner = json.loads(inner)
+        except ValueError as error:
+            raise entry.error(key, "a list of criteria") from error
+    return task, entries_of(inner, file, f"{path}/{key}" if path else key, losses), context
+
+
+def _criterion(entry: Entry) -> Criterion | None:
+    if "criterion" in entry.data or "points" in entry.data:
+        return read_points(entry)
+    text = entry.text("description")
+    match = _PREFIX.match(text)
+    tier = match.group(1).lower() if match else ""
+    statement = text[match.end() :].strip() if match else text
+    if not statement:
+        raise entry.error("description", "a tier and a text")
+    title = entry.text("title", "")
+    tags = ((f"tier:{tier}",) if tier else ()) + ((f"title:{title}",) if title else ())
+    weight = _weight(entry, tier)
+    entry.drop_rest()
+    if weight is None:
+        return None
+    if weight[1] == "penalty" and _NEGATED.match(statement):
+        entry.lose("description", "inferred", "worded as the fault's absence: the penalty is for breaking it")
+        return Criterion(f"Breaks this rule: {statement}", *weight, inverse=statement, tags=tags)
+    return Criterion(statement, *weight, tags=tags)
+
+
+def _weight(entry: Entry, tier: str) -> tuple[float, Polarity] | None:
+    given = entry.data.get("weight")
+    if isinstance(given, str) and given.strip().lower() in TIERS:
+        tier = given.strip().lower()
+    if given is None or isinstance(given, str):
+        entry.used.add("weight")
+        if tier not in TIERS:
+            raise entry.error("weight", f"a number, or a tier ({', '.join(TIERS)}) before the description")
+        weight, polarity = TIERS[tier]
+        entry.lose("weight", "inferred", f"tier {tier}: {polarity} of weight {weight:g}")
+        return weight, polarity
+    value = entry.number("weight")
+    if value == 0:
+        entry.lose("", "dropped", "weight 0: the criterion cannot move a score")
+        return None
+    if tier == "pitfall" and value > 0:
+        entry.lose("weight", "inferred", f"a pitfall of weight {value:g} is a penalty")
+    return abs(value), "penalty" if value < 0 or tier == "pitfall" else "reward"
+
+
+def write(rubric: Rubric) -> Written:
+    """One record in RubricHub's form."""
+    row = {"prompt_id": rubric.id, "rubrics": [write_points(t) for t in rubric.theorems]}
+    return Written(as_row(row), ids(rubric.theorems))
