@@ -3,7 +3,7 @@
 set -eu
 venv=$1
 
-if [ ! -x "$venv/bin/python" ]; then
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     # Version managers leave stubs of Pythons that are not installed: ask each what it is.
     for python in python3.11 python3.12 python3.13 python3 none; do
         "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
