@@ -1,5 +1,6 @@
 """The loss of judge rows, packed or plain, and whether a model reads packed rows."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,16 @@ from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.packing import TreeRow, batches, collate, single_rows, tree_rows
 from axiomrm.rm.training.rows import IGNORED, JudgeRow
 
-PROBE_TOLERANCE = 1e-3
-"""Largest relative difference of the loss between packed and plain rows for packing to be used."""
+PROBE_TOLERANCE = 0.01
+"""Largest difference of a logit between packed and plain rows, in standard deviations of the logits."""
 
 
-def completion_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
-    """Sum of weighted negative log-likelihoods (nats) of the trained tokens."""
+def trained_logits(model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """What predicts each trained token, row by row.
+
+    Returns:
+        Logits ``(n, V)`` (float32), the tokens ``(n,)`` and their weights ``(n,)``.
+    """
     target = inputs["labels"][:, 1:]
     used = (target != IGNORED).any(dim=0).nonzero().flatten()
     logits = model(
@@ -27,10 +32,15 @@ def completion_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
         logits_to_keep=used,
         use_cache=False,
     ).logits
-    flat = cross_entropy(
-        logits.float().flatten(0, 1), target[:, used].flatten(), ignore_index=IGNORED, reduction="none"
-    )
-    return (flat * inputs["label_weights"][:, 1:][:, used].flatten()).sum()
+    mask = target[:, used] != IGNORED
+    weights = inputs["label_weights"][:, 1:][:, used]
+    return logits[mask].float(), target[:, used][mask], weights[mask]
+
+
+def completion_loss(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    """Sum of weighted negative log-likelihoods (nats) of the trained tokens."""
+    logits, target, weights = trained_logits(model, inputs)
+    return (cross_entropy(logits, target, reduction="none") * weights).sum()
 
 
 def trained_tokens(inputs: dict[str, Tensor]) -> int:
@@ -63,20 +73,31 @@ def plan_packing(
 
 @torch.inference_mode()
 def reads_trees(model: Any, tokenizer: Any, rows: Sequence[JudgeRow]) -> bool:
-    """Whether a few rows have the same loss in one tree as they have alone."""
-    unit = max(rows[:200], key=lambda row: sum(other.unit == row.unit for other in rows[:200])).unit
-    few = [row for row in rows[:200] if row.unit == unit][:4]
+    """Whether the model reads a few rows in one tree as it reads them alone."""
+    few = sorted(_alike(rows[:200])[:4], key=lambda row: row.input_ids)
     tree = tree_rows(few, max_tokens=2**31, min_shared=0)
     was_training = model.training
     model.eval()
     try:
-        plain, _ = _sums(model, tokenizer, [single_rows(few)], False)
-        alike, _ = _sums(model, tokenizer, [tree], True)
+        plain, alike = (
+            trained_logits(model, _on_device(model, collate(made, pad_id_of(tokenizer), packed=packed)))[0]
+            for made, packed in ((single_rows(few), False), (tree, True))
+        )
     except (ValueError, RuntimeError, TypeError, IndexError):  # the model takes no four-dimensional mask
         return False
     finally:
         model.train(was_training)
-    return abs(plain - alike) <= PROBE_TOLERANCE * max(1.0, plain)
+    tolerance = PROBE_TOLERANCE * (1 if model.dtype == torch.float32 else 10)
+    return bool((plain - alike).abs().max() <= tolerance * plain.std())
+
+
+def _alike(rows: Sequence[JudgeRow]) -> list[JudgeRow]:
+    units = Counter(row.unit for row in rows)
+    return [row for row in rows if row.unit == units.most_common(1)[0][0]]
+
+
+def _on_device(model: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.to(model.device) for name, value in inputs.items()}
 
 
 @torch.inference_mode()
@@ -96,7 +117,7 @@ def _sums(model: Any, tokenizer: Any, made: Sequence[Sequence[TreeRow]], packed:
     pad_id = pad_id_of(tokenizer)
     loss, count = 0.0, 0
     for batch in made:
-        inputs = {k: v.to(model.device) for k, v in collate(batch, pad_id, packed=packed).items()}
+        inputs = _on_device(model, collate(batch, pad_id, packed=packed))
         loss += float(completion_loss(model, inputs))
         count += trained_tokens(inputs)
     return loss, count

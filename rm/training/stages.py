@@ -21,7 +21,7 @@ from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import finite_json
 from axiomrm.errors import ConfigError
 from axiomrm.rm.card import CARD_FILE, JudgeCard, check_judge_card, read_judge_card, write_judge_card
-from axiomrm.rm.engines.transformers import weights_hash
+from axiomrm.rm.engines.model_facts import weights_hash
 from axiomrm.rm.labels import LabelSet
 from axiomrm.rm.prompt import JudgePrompter
 from axiomrm.rm.training.config import StageConfig
