@@ -1,6 +1,7 @@
 """Verdicts → reward, with interval, coverage and gate (RUBRICS.md section 7).
 
-W⁺, W⁻: weight of the applicable reward and penalty items; m⁺, m⁻: weighted means over items that have a point.
+W⁺, W⁻: weight of the applicable reward and penalty items; m⁺, m⁻: weighted means over items that have a
+point.
 
     net     base = clip(m⁺ − (W⁻/W⁺)·m⁻, 0, 1);   if only penalties apply: base = 1 − m⁻
     signed  base = (W⁺·m⁺ + W⁻·(1 − m⁻)) / (W⁺ + W⁻)
@@ -20,8 +21,10 @@ from axiomrm.rubrics.gates import Gate, combine
 from axiomrm.rubrics.readings import MISSING, SLACK, AnyVerdict, Reading, read, read_turns
 
 Verdicts = Mapping[str, AnyVerdict | Sequence[AnyVerdict | None]]
-"""Item or axiom id → one verdict (trajectory level, or any item at one turn), or one a turn with ``None`` where it
-did not apply (turn-level items of a whole trajectory)."""
+"""Item or axiom id → one verdict: trajectory-level items, and any item at one turn.
+
+Turn-level items of a whole trajectory: a list, one a turn, ``None`` where the item did not apply.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Aggregate:
 
     @property
     def rank_key(self) -> tuple[bool, float, float] | None:
-        """Sort key, larger is better: no hard violation first, then gate, then base; ``None`` if abstaining."""
+        """Larger is better: no hard violation, then gate, then base; ``None`` if abstaining."""
         if self.reward is None or self.gate is None or self.base is None:
             return None
         return (not self.hard_violated, self.gate, self.base)
@@ -105,8 +108,8 @@ def aggregate(active: ActiveRubric, verdicts: Verdicts) -> Aggregate:
     """Combine the verdicts of one unit.
 
     Args:
-        active: a rubric bound to a task (trajectory), or ``active.at_turn(prefix)`` (one turn).
-        verdicts: by item and axiom id, see ``Verdicts``. An id without a verdict counts as failed, never as a number.
+        active: a rubric bound to a task (trajectory), or ``active.at_turn(prefix)`` (one turn). verdicts:
+        by item and axiom id, see ``Verdicts``. An id without a verdict counts as failed, never as a number.
 
     Returns:
         Reward, interval, coverage and gate; the reward is ``None`` with a reason where it cannot be had.
@@ -125,7 +128,7 @@ def aggregate(active: ActiveRubric, verdicts: Verdicts) -> Aggregate:
 
 
 def _check_ids(active: ActiveRubric, verdicts: Verdicts) -> None:
-    known = {x.id for x in (*active.items, *active.axioms)}
+    known = {x.id for x in active.judged}
     unknown = sorted(set(verdicts) - known)
     if unknown:
         raise DataError(

@@ -44,9 +44,11 @@ class Personal:
     """What one user's profile adds: allow-listed slot values and the share that they may have."""
 
     slots: Mapping[str, Any]
-    """Slot → value (a scalar, or a list for a set slot); a template applies if all slots it reads are here."""
+    """Slot → scalar, or list for a set slot; a template applies if all slots it reads are here."""
     share: float
     """λ in [0, personal_budget]; 0 gives the generic result."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Template → weight among the personal criteria, in place of its own; cut at its ``max_weight``."""
     grant: Grant | None = field(default=None, compare=False)
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Slot versions, consent epoch, subject token, expiry: travels beside the hash, never in it."""
@@ -133,6 +135,11 @@ class ActiveRubric:
         return self.rubric.policy
 
     @property
+    def judged(self) -> tuple[ActiveItem | ActiveAxiom, ...]:
+        """Everything that needs a verdict: items, then axioms."""
+        return (*self.items, *self.axioms)
+
+    @property
     def rubric_hash(self) -> str:
         """Hash of the generic rubric."""
         return self.rubric.hash
@@ -140,7 +147,7 @@ class ActiveRubric:
     @property
     def compiled_hash(self) -> str:
         """SHA-256 over criteria, weights, λ and feature values only; no provenance."""
-        criteria = {i.id: [i.item_hash, i.weight] for i in (*self.items,)}
+        criteria = {i.id: [i.item_hash, i.weight] for i in self.items}
         axioms = {a.id: a.item_hash for a in self.axioms}
         body = {"criteria": criteria, "axioms": axioms, "share": self.share, "features": dict(self.features)}
         return digest(body)
@@ -176,7 +183,7 @@ def bind(
             made = instantiate(template, personal.slots) if parent is not None else None
             item = _theorem(rubric, made, values, parent) if made is not None else None
             if item is not None:
-                items.append(item)
+                items.append(_reweighted(item, template, personal.weights))
     axioms = [a for x in rubric.axioms if (a := _axiom(rubric, x, values)) is not None]
     kept, dropped = _defeats(tuple(items), rubric.variables)
     kept, used = weighted(kept, share)
@@ -228,6 +235,18 @@ def _theorem(
     )
 
 
+def _reweighted(item: ActiveItem, template: Template, weights: Mapping[str, float]) -> ActiveItem:
+    """The item with the user's own weight for it; its hash stays, since its verdicts do."""
+    if item.id not in weights:
+        return item
+    weight = weights[item.id]
+    if not 0 < weight < float("inf"):
+        raise ConfigError(f"personal weight of {item.id!r} is {weight!r}, it must be a finite number > 0")
+    if template.max_weight is not None:
+        weight = min(weight, template.max_weight)
+    return replace(item, weight=weight, base_weight=weight)
+
+
 def _both(condition: Expr, parent: ActiveItem) -> Expr:
     """A personal criterion applies only where its parent does (at the same turn, if both are turn items)."""
     if parent.evidence.level != "turn" or parent.condition == parse("true"):
@@ -277,7 +296,7 @@ def _applies(
 
 def _at_turn(active: ActiveRubric, prefix: Trajectory) -> ActiveRubric:
     rubric = active.rubric
-    open_ = [x.condition for x in (*active.items, *active.axioms) if x.evidence.level == "turn"]
+    open_ = [x.condition for x in active.judged if x.evidence.level == "turn"]
     env = {**active.features, **turn_values(rubric.turn_features, open_, prefix, active.task)}
     items = tuple(
         replace(i, applies=True)
@@ -342,7 +361,7 @@ def _incompatible(a: ActiveItem, b: ActiveItem, variables: Mapping[str, Variable
 
 
 def wanted(item: ActiveItem) -> Expr:
-    """What a good reply fulfils: the formal side, negated for a penalty (its statement describes the fault)."""
+    """What a good reply fulfils: the formal side, negated for a penalty."""
     from axiomrm.rubrics.expr import Not
 
     requires = item.requires if item.requires is not None else parse("true")

@@ -1,9 +1,10 @@
 """Domains cut into cells: finitely many points that decide a condition everywhere (RUBRICS.md section 6).
 
-For each int or number the points are its ends, each constant and a point on either side of each; every test is
-constant between them, so checking the points decides the whole range. Bools and enums are used whole.
+For each int or number the points are its ends, each constant and a point on either side of each; every test
+is constant between them, so checking the points decides the whole range. Bools and enums are used whole.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
@@ -45,7 +46,7 @@ def _number(variable: Variable, constants: set[Decimal]) -> tuple[Value, ...]:
     low = variable.low if variable.low is not None else min(constants, default=Decimal(0)) - 1
     high = variable.high if variable.high is not None else max(constants, default=Decimal(0)) + 1
     fixed = sorted({low, high, *constants})
-    between = {(a + b) / 2 for a, b in zip(fixed, fixed[1:], strict=False)}
+    between = {(a + b) / 2 for a, b in itertools.pairwise(fixed)}
     return tuple(_inside(variable, set(fixed) | between))
 
 

@@ -1,7 +1,7 @@
 """Contradictions between items (E120, E121), entailed criteria (W123), with a witness in words.
 
-A and B conflict if some scenario makes both applicable and no reply satisfies both ``requires``. Facets of a turn
-and of a trajectory measure different texts, so only items of one evidence level are compared.
+A and B conflict if some scenario makes both applicable and no reply satisfies both ``requires``. Facets of
+a turn and of a trajectory measure different texts, so only items of one evidence level are compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -231,7 +231,7 @@ def _mentions(a: Region, b: Region) -> bool:
 
 
 def e110_never(search: Search) -> Iterator[Finding]:
-    """Conditions that no scenario fulfils (in no variant of a template), and formal sides that no reply fulfils."""
+    """Conditions that no scenario fulfils, in no variant; formal sides that no reply fulfils."""
     alive = {c.id for c in search.clauses if search.when[c]}
     reported: set[str] = set()
     for clause in search.clauses:

@@ -1,8 +1,9 @@
 """The same searches by z3 (extra ``smt``): pairs, and jointly impossible sets by counter-example.
 
-Joint: find a scenario, then a reply that fulfils all items that apply there. If there is one, every scenario whose
-applicable items are among those that this reply fulfils is fine too, and the next scenario must make one of the
-others applicable. No further scenario = no conflict; no reply = a conflict, shrunk to a minimal core and blocked.
+Joint: find a scenario, then a reply that fulfils all items that apply there. If there is one, every
+scenario whose applicable items are among those that this reply fulfils is fine too, and the next scenario
+must make one of the others applicable. No further scenario = no conflict; no reply = a conflict, shrunk to
+a minimal core and blocked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,10 @@
 """Minimal sets of three or more clauses that are jointly impossible although every pair is possible (E122).
 
-Regions are split into boxes without holes. Such boxes have Helly's property: if every two of a set meet, all of
-them meet. So a set of single-box clauses that are pairwise possible is jointly possible, every core holds a clause
-with several boxes, and each of its boxes is killed either by one other clause alone or after a further clause with
-several boxes has cut it. The search follows exactly these steps, so it misses no core.
+Regions are split into boxes without holes. Such boxes have Helly's property: if every two of a set meet,
+all of them meet. So a set of single-box clauses that are pairwise possible is jointly possible, every core
+holds a clause with several boxes, and each of its boxes is killed either by one other clause alone or after
+a further clause with several boxes has cut it. The search follows exactly these steps, so it misses no
+core.
 """
 
 from collections.abc import Mapping, Sequence, Set

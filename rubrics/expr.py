@@ -1,9 +1,11 @@
-"""The condition language: own tokenizer and recursive-descent parser to a frozen tree, nothing evaluated by Python.
+"""The condition language: own tokenizer and recursive-descent parser to a frozen tree; no eval.
 
-    expr  := or ["implies" expr]       or   := and {"or" and}       and := not {"and" not}
-    not   := "not" not | atom          atom := "(" expr ")" | "true" | "false" | test
+    expr  := or ["implies" expr]            or    := and {"or" and}
+    and   := not {"and" not}                not   := "not" not | atom
+    atom  := "(" expr ")" | "true" | "false" | test
     test  := name | name cmp const | name ["not"] "in" "{" const {"," const} "}"
-    cmp   := "==" | "!=" | "<" | "<=" | ">" | ">="   const := int | decimal | "true" | "false" | symbol | '"' text '"'
+    cmp   := "==" | "!=" | "<" | "<=" | ">" | ">="
+    const := int | decimal | "true" | "false" | symbol | '"' text '"'
 
 Each test compares one name with constants, which keeps the searches of ``conflicts.py`` exact.
 """
@@ -122,7 +124,7 @@ def _tokens(source: str) -> list[_Token]:
         if match.lastgroup == "name":
             found.append(_Token("keyword" if text in _KEYWORDS else "name", text, at))
         elif match.lastgroup != "space":
-            found.append(_Token(match.lastgroup, text, at))  # type: ignore[arg-type]  # group names are the kinds
+            found.append(_Token(match.lastgroup, text, at))  # type: ignore[arg-type]  # the kinds
         at = match.end()
     return [*found, _Token("end", "", len(source))]
 
@@ -345,7 +347,7 @@ def _test(test: Test, value: Value | None) -> bool | None:
 
 
 def _decimal(value: Value) -> Decimal | None:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, bool | str):
         return None
     return value if isinstance(value, Decimal) else Decimal(str(value))
 

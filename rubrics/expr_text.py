@@ -1,4 +1,4 @@
-"""Canonical text of a condition: equal trees give equal text, whatever the blanks or the spelling of numbers."""
+"""Canonical text of a condition: equal trees, equal text, whatever blanks and spelling of numbers."""
 
 import re
 from decimal import Decimal

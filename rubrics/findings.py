@@ -29,6 +29,8 @@ class Finding:
     """Place in the document, e.g. ``("theorems", 2, "weight")``."""
     detail: tuple[str, ...] = ()
     """Further lines: the witness of a conflict."""
+    fix: str | None = None
+    """Text for the underlined place, where the remedy is purely mechanical."""
 
     @property
     def level(self) -> Level:

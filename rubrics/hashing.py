@@ -1,9 +1,9 @@
 """Canonical form and hashes: equal for files that mean the same, different for any change of meaning.
 
-Canonical: JSON, UTF-8, sorted keys, NFC strings, numbers as shortest decimal strings, items sorted by id, fields
-equal to their schema default left out, active items only, conditions re-printed from their tree. Left out are the
-version, title, license, imports (their items stand in the form themselves), derivation, sources, tags, changelog
-and lint_allow: none of them changes a verdict or a reward.
+Canonical: JSON, UTF-8, sorted keys, NFC strings, numbers as shortest decimal strings, items sorted by id,
+fields equal to their schema default left out, active items only, conditions re-printed from their tree.
+Left out are the version, title, license, imports (their items stand in the form themselves), derivation,
+sources, tags, changelog and lint_allow: none of them changes a verdict or a reward.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def canonical_condition(text: str) -> str:
 
 def canonical_form(rubric: "Rubric") -> dict[str, Any]:
     """What the rubric hash is taken over."""
-    items = {
+    items: dict[str, tuple[Axiom | Theorem | Template, ...]] = {
         "axioms": rubric.axioms,
         "theorems": rubric.theorems,
         "personal_templates": rubric.templates,

@@ -1,4 +1,4 @@
-"""Resolving ``imports``: beside the file, then the rubric path, then the library; highest version in range; no network."""
+"""Resolving ``imports``: beside the file, then rubric path, then library; highest version in range."""
 
 import json
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def places(base: FilePath | None, search: Sequence[FilePath]) -> tuple[FilePath,
 
 
 def candidates(name: str, folder: FilePath) -> list[Candidate]:
-    """Files ``name.yaml`` and ``name@anything.yaml`` of ``folder`` whose rubric id is ``name``, newest first."""
+    """Files ``name.yaml`` and ``name@….yaml`` of ``folder`` with rubric id ``name``, newest first."""
     found = []
     files = [folder / f"{name}{s}" for s in SUFFIXES]
     files += sorted(p for s in SUFFIXES for p in folder.glob(f"{name}@*{s}"))

@@ -1,7 +1,7 @@
 """Judges that compare a final answer or result table with ``task.reference``.
 
-The answer is ``metrics["answer"]``, else the last assistant message. The reference is ``task.reference`` itself or
-its field ``answer`` (``result`` for tables); a list of texts means any of them is right.
+The answer is ``metrics["answer"]``, else the last assistant message. The reference is ``task.reference``
+itself or its field ``answer`` (``result`` for tables); a list of texts means any of them is right.
 """
 
 import math

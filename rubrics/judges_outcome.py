@@ -1,9 +1,10 @@
 """Judges over recorded metrics.
 
 Metrics read (any may be absent): ``tests_passed``, ``tests_total`` · ``compiles``, ``starts`` or ``runs`` ·
-``changed_paths`` (list) or ``files_changed`` · ``steps`` · ``retrievals`` · ``rows_scanned`` · ``retrieved_ids`` ·
-``relevant_ids`` (also ``task.reference["relevant_ids"]``) · ``query_parses`` · ``query_executes`` ·
-``statement_kinds`` (list of ``select``, ``update`` …) · ``runner_error`` (text: the runner crashed).
+``changed_paths`` (list) or ``files_changed`` · ``steps`` · ``retrievals`` · ``rows_scanned`` ·
+``retrieved_ids`` · ``relevant_ids`` (also ``task.reference["relevant_ids"]``) · ``query_parses`` ·
+``query_executes`` · ``statement_kinds`` (list of ``select``, ``update`` …) · ``runner_error`` (text: the
+runner crashed).
 """
 
 import math

@@ -67,8 +67,8 @@ def tool_order(trajectory: Trajectory, turn: int | None, args: ToolOrder) -> Ver
 def right_tool(trajectory: Trajectory, turn: int | None, args: RightTool) -> Verdict:
     """1 if a called tool is among those expected at this state; no call = 0.
 
-    Expected: ``extra["expected_tools"]`` of the judged message, ``metrics["expected_tools"][turn]``, or ``args``.
-    An empty expectation means that no call is right.
+    Expected: ``extra["expected_tools"]`` of the judged message, ``metrics["expected_tools"][turn]``, or
+    ``args``. An empty expectation means that no call is right.
     """
     where = trajectory.turns[turn or 0]
     expected = where.action.extra.get("expected_tools")
@@ -125,7 +125,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfits(value: Any, schema: Any, place: str = "arguments") -> list[str]:
-    """Where ``value`` does not fit a JSON schema (type, enum, required, properties, items, additionalProperties)."""
+    """Where ``value`` does not fit a JSON schema (types, enums, objects, arrays)."""
     if not isinstance(schema, dict):
         return []
     kinds = schema.get("type")
@@ -200,7 +200,7 @@ def loop(trajectory: Trajectory, turn: int | None, args: Changing) -> Verdict:
 
 
 def redundant_step(trajectory: Trajectory, turn: int | None, args: Changing) -> Verdict:
-    """1 if a call repeats one of an earlier turn without a state change in between; a loop is charged as loop only."""
+    """1 if a call repeats an earlier one without a state change in between; a loop is not also redundant."""
     keys = _keys(trajectory, turn or 0, args.changing)
     if not keys[-1] or _closes_cycle(keys):
         return scored(0.0, "loop" if keys[-1] else "no_call")

@@ -87,7 +87,7 @@ def _probes(part: "Rubric") -> Iterator[Finding]:
             continue
         wanted = "prefix" if section == "turn_features" else "reply"
         if PROBES[probe].scope != wanted:
-            message = f"{name}: probe {probe!r} looks at the {PROBES[probe].scope}, {section} need one for the {wanted}"
+            message = f"{name}: probe {probe!r} is for the {PROBES[probe].scope}, {section} need the {wanted}"
             yield part.source.finding("E101", message, path)
 
 
@@ -157,7 +157,7 @@ def e103_cycles(part: "Rubric") -> Iterator[Finding]:
 
 
 def cycles(edges: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """One cycle for each strongly connected set, without recursion; starts at its first node in given order."""
+    """Cycles found depth first, without recursion; each starts at the node that was met first."""
     state: dict[str, int] = {}
     found: list[list[str]] = []
     for root in edges:

@@ -1,8 +1,8 @@
 """E150–E153: sensitive attributes, personal data, slots and dimensions of personal templates.
 
-Covers: a word list for nine sensitive categories (English, Chinese) in statements, conditions, parameters and
-reads; e-mail, phone, card and IBAN patterns in any string; detectors that are passed in. Does not cover, without
-detectors: names, postal addresses, paraphrases of a sensitive attribute.
+Covers: a word list for nine sensitive categories (English, Chinese) in statements, conditions, parameters
+and reads; e-mail, phone, card and IBAN patterns in any string; detectors that are passed in. Does not
+cover, without detectors: names, postal addresses, paraphrases of a sensitive attribute.
 """
 
 import re
@@ -41,11 +41,13 @@ class TextDetector(Protocol):
 
 
 SENSITIVE: dict[str, str] = {
-    "health": "pregnan(?:t|cy)|disabled|disabilit(?:y|ies)|hiv|cancer|diabet(?:es|ic)|depress(?:ed|ion)|autis(?:m|tic)|"
+    "health": "pregnan(?:t|cy)|disabled|disabilit(?:y|ies)|hiv|cancer|diabet(?:es|ic)|"
+    "depress(?:ed|ion)|autis(?:m|tic)|"
     "mental illness|mentally ill|diagnos(?:is|es|ed)|怀孕|残疾|抑郁|艾滋",
     "religion": "religio(?:n|us)|christian|muslim|jewish|hindu|buddhist|atheist|catholic|宗教|信仰|穆斯林",
-    "ethnicity": "ethnic(?:ity)?|race|racial|skin colou?r|nationality|民族|种族",
-    "politics": "political (?:view|opinion|party)s?|party member|republican voter|democrat voter|政治面貌|政治观点",
+    "ethnicity": "ethnic(?:ity)?|race(?! condition)|racial|skin colou?r|nationality|民族|种族",
+    "politics": "political (?:view|opinion|party)s?|party member|(?:republican|democrat) voter|"
+    "政治面貌|政治观点",
     "union": "trade union|union member(?:ship)?|工会",
     "sexuality": "sexual orientation|sexuality|gay|lesbian|bisexual|transgender|性取向",
     "genetics": "genetic data|dna|biometric(?:s)?|基因",

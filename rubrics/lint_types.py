@@ -1,4 +1,4 @@
-"""E106 and E162 (E101 for names in conditions): every condition parses, and each name is in the right table."""
+"""E106, E162, and E101 in conditions: each parses, and each name is in the right table."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING

@@ -1,5 +1,6 @@
 """E130–E143: weights, budget, caps, anchors, turn level, arguments of programmatic judges."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -109,7 +110,7 @@ def _severities(caps: dict[str, float]) -> Iterator[tuple[str, str]]:
         yield "caps", "caps needs at least one severity"
     elif not all(0 < v < 1 for v in values):
         yield "caps", f"caps must be inside (0, 1): {shown}"
-    elif any(b >= a for a, b in zip(values, values[1:], strict=False)):
+    elif any(b >= a for a, b in itertools.pairwise(values)):
         yield "caps", f"caps must fall: {shown}"
 
 
@@ -133,7 +134,7 @@ def _scale_problem(item: Theorem | Template) -> str:
         return ""
     if not 2 <= len(values) <= 7:
         return f"an ordinal scale needs 2 to 7 anchors, found {len(values)}"
-    rising = all(a < b for a, b in zip(values, values[1:], strict=False))
+    rising = all(a < b for a, b in itertools.pairwise(values))
     if not rising or values[0] != 0 or values[-1] != 1:
         return f"anchors must rise strictly from 0 to 1: anchors {shown}"
     if any(not a.text.strip() for a in item.scale.anchors):
@@ -185,7 +186,8 @@ def _programmatic(
 ) -> Iterator[Finding]:
     function = JUDGES[judge.fn]
     if item.evidence.level not in function.levels:
-        message = f"{item.id}: {judge.fn} judges a {' or '.join(function.levels)}, evidence level is {item.evidence.level}"
+        legal = " or ".join(function.levels)
+        message = f"{item.id}: {judge.fn} judges a {legal}, evidence level is {item.evidence.level}"
         yield part.source.finding("E143", message, (*path, "fn"))
     try:
         function.args.model_validate(judge.args)

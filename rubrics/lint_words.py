@@ -1,4 +1,4 @@
-"""Checks of wording: vague words, two requirements in one, bulk without a bound, near-equal texts (W160–W163, W124)."""
+"""Wording: vague words, two requirements in one, bulk without a bound, near-equal texts."""
 
 import re
 from collections.abc import Iterator
@@ -15,25 +15,29 @@ if TYPE_CHECKING:
 Item = Axiom | Theorem | Template
 
 VAGUE = (
-    "good|bad|nice|great|excellent|appropriate|appropriately|adequate|adequately|proper|properly|suitable|thorough|"
-    "thoroughly|reasonable|reasonably|sufficient|sufficiently|effective|effectively|professional|professionally|"
-    "high-quality|high quality|well-written|relevant|useful|satisfactory|optimal|engaging|natural|user-friendly"
+    r"good|bad|nice|great|excellent|appropriate|appropriately|adequate|adequately|proper|"
+    r"properly|suitable|thorough|thoroughly|reasonable|reasonably|sufficient|sufficiently|"
+    r"effective|effectively|professional|professionally|high-quality|high quality|well-written|"
+    r"relevant|useful|satisfactory|optimal|engaging|natural|user-friendly"
 )
 HEDGES = (
-    r"tr(?:y|ies) to|attempts? to|should|ideally|if possible|where possible|when possible|where appropriate|"
-    "as needed|as appropriate|generally|usually|mostly|somewhat|more or less|and/or|etc"
+    r"tr(?:y|ies) to|attempts? to|should|ideally|if possible|where possible|when possible|"
+    r"where appropriate|as needed|as appropriate|generally|usually|mostly|somewhat|more or less|"
+    r"and/or|etc"
 )
 QUALITIES = (
-    "polite|complete|clear|concise|correct|accurate|friendly|honest|brief|helpful|short|precise|factual|formal|warm|"
-    "structured|readable|specific|consistent|coherent|relevant|respectful|thorough|kind|safe|fair|patient|calm|simple"
+    r"polite|complete|clear|concise|correct|accurate|friendly|honest|brief|helpful|short|"
+    r"precise|factual|formal|warm|structured|readable|specific|consistent|coherent|relevant|"
+    r"respectful|thorough|kind|safe|fair|patient|calm|simple"
 )
 TRAITS = (
-    "polite|helpful|honest|friendly|kind|smart|intelligent|empathetic|caring|competent|knowledgeable|humble|patient|"
-    "professional|trustworthy|warm"
+    r"polite|helpful|honest|friendly|kind|smart|intelligent|empathetic|caring|competent|"
+    r"knowledgeable|humble|patient|professional|trustworthy|warm"
 )
 BULK = (
-    "comprehensive|comprehensively|exhaustive|exhaustively|extensive|extensively|in-depth|in depth|as much as possible|"
-    "as many|detailed|in detail|elaborate|elaborates|lengthy|long|full detail"
+    r"comprehensive|comprehensively|exhaustive|exhaustively|extensive|extensively|in-depth|"
+    r"in depth|as much as possible|as many|detailed|in detail|elaborate|elaborates|lengthy|long|"
+    r"full detail"
 )
 _VAGUE = re.compile(rf"\b(?:{VAGUE})\b", re.IGNORECASE)
 _HEDGE = re.compile(rf"\b(?:{HEDGES})\b", re.IGNORECASE)
@@ -108,10 +112,10 @@ def w163_bulk(part: "Rubric") -> Iterator[Finding]:
             message = f'{item.id}: "{match.group()}" has no bound'
             yield _finding(part, "W163", message, path, match, "longer always wins then: bound it")
     gates = [a for a in part.axioms if a.type != "premise"]
-    if part.file.theorems and part.theorems and not gates:
-        if not any(t.polarity == "penalty" for t in part.theorems):
-            message = "no penalty and no gate: nothing a reply does can cost it"
-            yield part.source.finding("W163", message, ("theorems",), "add a penalty or an axiom", key=True)
+    penalties = [t for t in part.theorems if t.polarity == "penalty"]
+    if part.file.theorems and part.theorems and not gates and not penalties:
+        message = "no penalty and no gate: nothing a reply does can cost it"
+        yield part.source.finding("W163", message, ("theorems", 0, "id"), "add a penalty or an axiom")
 
 
 def w105_unused(part: "Rubric") -> Iterator[Finding]:
@@ -126,12 +130,37 @@ MIN_WORDS = 4
 """Shorter texts share words by accident."""
 _WORD = re.compile(r"\w+")
 _STOP = frozenset(
-    ["a", "an", "the", "of", "to", "in", "on", "and", "or", "is", "are", "be", "by", "for", "with", "it", "its", "that", "this", "as", "at", "from", "no", "not"]
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "to",
+        "in",
+        "on",
+        "and",
+        "or",
+        "is",
+        "are",
+        "be",
+        "by",
+        "for",
+        "with",
+        "it",
+        "its",
+        "that",
+        "this",
+        "as",
+        "at",
+        "from",
+        "no",
+        "not",
+    ]
 )
 
 
 def w124_near(search: Search) -> Iterator[Finding]:
-    """Pairs of near-equal texts without facets: whether they say the same, or the opposite, cannot be computed."""
+    """Near-equal texts without facets: whether they agree or contradict cannot be computed."""
     plain = [c for c in search.clauses if c.kind != "axiom" and not c.formal]
     texts = {c.id: t for c in plain if (t := _words(search, c.id))}
     rows = [(c, texts[c.id]) for c in plain if c.id in texts]
@@ -140,7 +169,7 @@ def w124_near(search: Search) -> Iterator[Finding]:
         for word in words:
             by_word.setdefault(word, []).append(i)
     for i, (clause, words) in enumerate(rows):
-        # Two sets that share 0.8 share one of any (0.2·n + 1) words: the rarest ones are enough to find partners.
+        # Sets that share 0.8 share one of any 0.2·n + 1 words: the rarest ones find all partners.
         rare = sorted(words, key=lambda w: len(by_word[w]))[: len(words) // 5 + 1]
         for j in sorted({j for w in rare for j in by_word[w] if j > i}):
             other, more = rows[j]
@@ -163,7 +192,8 @@ def _pairs(search: Search, a: str, b: str) -> bool:
 
 
 def _words(search: Search, name: str) -> frozenset[str]:
-    item = next((i for i in (*search.rubric.theorems, *search.rubric.templates) if i.id == name), None)
-    text = item.statement.casefold() if item is not None else ""
+    theorems = {t.id: t.statement for t in search.rubric.theorems}
+    templates = {t.id: t.statement for t in search.rubric.templates}
+    text = (theorems | templates).get(name, "").casefold()
     words = frozenset(w for w in _WORD.findall(re.sub(r"\{\w+\}", " ", text)) if w not in _STOP)
     return words if len(words) >= MIN_WORDS else frozenset()

@@ -3,9 +3,9 @@
 The models hold what was written. Checks with a code of their own (weights, caps, anchors, conditions, ids)
 are made by ``checks.py``, so that one file gives all its findings at once.
 
-Value conventions: a *theorem's* verdict value says how true its statement is; a *penalty's* statement describes
-the fault, value 1 = fully present; an *axiom's* statement describes compliance, value 0 = violated, with the
-severity as label.
+Value conventions: a *theorem's* verdict value says how true its statement is; a *penalty's* statement
+describes the fault, value 1 = fully present; an *axiom's* statement describes compliance, value 0 =
+violated, with the severity as label.
 """
 
 import json
@@ -302,17 +302,20 @@ class RubricFile(_Model):
         return out
 
 
-Item = Theorem | Template
-
-
-def expand(item: Item, defaults: Defaults) -> Item:
+def expand_theorem(item: Theorem, defaults: Defaults) -> Theorem:
     """``item`` with the rubric's defaults in the fields that it does not set.
 
-    An unset field of a nested object (``evidence.reduce``) is not filled: an object is taken whole or not at all.
+    An object (``evidence``, ``judge``, ``scale``) is taken whole or not at all.
     """
-    fields = type(item).model_fields
-    given = {
-        name: getattr(defaults, name) for name in Defaults.model_fields if getattr(defaults, name) is not None
-    }
-    new = {k: v for k, v in given.items() if k in fields and k not in item.model_fields_set}
-    return item.model_copy(update=new) if new else item
+    return item.model_copy(update=_unset(item, defaults))
+
+
+def expand_template(item: Template, defaults: Defaults) -> Template:
+    """As ``expand_theorem``."""
+    return item.model_copy(update=_unset(item, defaults))
+
+
+def _unset(item: Theorem | Template, defaults: Defaults) -> dict[str, Any]:
+    given = {name: getattr(defaults, name) for name in Defaults.model_fields}
+    free = type(item).model_fields.keys() - item.model_fields_set
+    return {k: v for k, v in given.items() if v is not None and k in free}

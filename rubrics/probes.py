@@ -1,10 +1,11 @@
 """Measures behind facets (of a reply or a trajectory) and turn features (of the prefix).
 
-``PROBES[name].measure(trajectory, turn, args)`` gives a value, or ``None``: nothing recorded to measure. A probe
-is pure: no clock, no I/O, nothing executed.
+``PROBES[name].measure(trajectory, turn, args)`` gives a value, or ``None``: nothing recorded to measure. A
+probe is pure: no clock, no I/O, nothing executed.
 
-A facet's text is the judged assistant message, or all assistant messages joined by an empty line at trajectory
-level. Words are runs of letters, digits, apostrophes and hyphens; each CJK character counts as one word.
+A facet's text is the judged assistant message, or all assistant messages joined by an empty line at
+trajectory level. Words are runs of letters, digits, apostrophes and hyphens; each CJK character counts as
+one word.
 """
 
 import re

@@ -1,7 +1,8 @@
 """YAML or JSON text → ``RubricFile`` with source positions; every fault of the shape is an E100 finding."""
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -100,9 +101,11 @@ class Document:
 
 def _child(node: Node, step: str | int) -> Node | None:
     if isinstance(node.value, dict) and isinstance(step, str):
-        return node.value.get(step)
+        inner: Node | None = node.value.get(step)
+        return inner
     if isinstance(node.value, list) and isinstance(step, int) and step < len(node.value):
-        return node.value[step]
+        found: Node = node.value[step]
+        return found
     return None
 
 
@@ -163,13 +166,18 @@ def _shape(document: Document, entry: Any) -> Finding:
         close = difflib.get_close_matches(field, _fields(document, path[:-1]), n=1, cutoff=0.6)
         hint = f"did you mean {close[0]!r}?" if close else ""
         message = f"unknown field {field!r}" + (f"; {hint}" if hint else "")
-        return document.finding("E100", message, path, key=True)
+        finding = document.finding("E100", message, path, key=True)
+        return replace(finding, fix=close[0]) if close else finding
     if entry["type"] == "missing":
         return document.finding("E100", f"field {field!r} is missing", path[:-1])
     node = document.node(_real(document, path))
     value = plain(node)
     message = f"{_dotted(_real(document, path))}: {_expected(entry)}, found {_short(value)}"
-    return document.finding("E100", message, path, _quote_hint(entry["type"], value, node))
+    finding = document.finding("E100", message, path, _quote_hint(entry["type"], value, node))
+    quotable = (
+        entry["type"] == "string_type" and node is not None and not isinstance(value, dict | list | NoneType)
+    )
+    return replace(finding, fix=f'"{node.text}"') if quotable and node is not None else finding
 
 
 def _real(document: Document, path: Path) -> Path:

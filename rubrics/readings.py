@@ -1,7 +1,8 @@
 """One item's verdicts → lo, hi and point: what is known, and what still might be.
 
-``Scored(v)`` → all three are v. ``CannotAssess`` → lo 0, hi 1, point = the worst value (0; for a penalty 1), or
-absent under ``skip``. ``Failed``, or no verdict at all → lo 0, hi 1, point absent: a failure is never a number.
+``Scored(v)`` → all three are v. ``CannotAssess`` → lo 0, hi 1, point = the worst value (0; for a penalty
+1), or absent under ``skip``. ``Failed``, or no verdict at all → lo 0, hi 1, point absent: a failure is
+never a number.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Conditions as unions of boxes over cells: exact, and fast enough for every pair of a large rubric.
 
-A *space* gives each name its finitely many points (``cells.points``). A *box* maps names to bit masks of points;
-names it does not mention are free. A condition is the union of its boxes. Two conditions exclude each other
-exactly if no two of their boxes meet.
+A *space* gives each name its finitely many points (``cells.points``). A *box* maps names to bit masks of
+points; names it does not mention are free. A condition is the union of its boxes. Two conditions exclude
+each other exactly if no two of their boxes meet.
 """
 
 from bisect import bisect_left

@@ -19,7 +19,8 @@ from axiomrm.rubrics.model import (
     Template,
     Theorem,
     TurnFeature,
-    expand,
+    expand_template,
+    expand_theorem,
 )
 from axiomrm.rubrics.read import Document, read_text
 from axiomrm.rubrics.symbols import variables_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rubric:
-    """A rubric as the judge sees it: own items and those of the imports, defaults expanded, active ones only."""
+    """A rubric as the judge sees it: active items, own and imported, defaults expanded."""
 
     file: RubricFile
     """As written, all statuses."""
@@ -162,19 +163,20 @@ class Rubric:
     @cached_property
     def own_theorems(self) -> tuple[Theorem, ...]:
         """This file's theorems of all statuses, defaults expanded, in the order of the file."""
-        return tuple(expand(t, self.file.defaults) for t in self.file.theorems)
+        return tuple(expand_theorem(t, self.file.defaults) for t in self.file.theorems)
 
     @cached_property
     def own_templates(self) -> tuple[Template, ...]:
         """This file's templates of all statuses, defaults expanded, in the order of the file."""
-        return tuple(expand(t, self.file.defaults) for t in self.file.personal_templates)
+        return tuple(expand_template(t, self.file.defaults) for t in self.file.personal_templates)
 
     @cached_property
     def item_hashes(self) -> Mapping[str, str]:
         """Content address of each active axiom and theorem."""
         from axiomrm.rubrics.hashing import item_hash
 
-        return {i.id: item_hash(i) for i in (*self.axioms, *self.theorems)}
+        axioms = {a.id: item_hash(a) for a in self.axioms}
+        return axioms | {t.id: item_hash(t) for t in self.theorems}
 
     @cached_property
     def hash(self) -> str:
@@ -221,7 +223,7 @@ class Rubric:
 
 
 def walk(rubric: Rubric) -> Iterator[tuple[Rubric, str, int, Axiom | Theorem | Template]]:
-    """Own and imported items of all statuses: part, section, index in its file, item with defaults expanded."""
+    """Own and imported items of all statuses: part, section, index in its file, expanded item."""
     for part in rubric.parts:
         yield from own_items(part)
 

@@ -1,7 +1,7 @@
 """Scenarios of the task: where no theorem applies, where too many do, where one dominates (W111, E130, W131).
 
-A scenario is one combination of feature values. A turn-level item counts as applicable if some turn could make it
-so; W111 also looks at single turns.
+A scenario is one combination of feature values. A turn-level item counts as applicable if some turn could
+make it so; W111 also looks at single turns.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def _theorems(search: Search) -> list[Clause]:
 
 
 def w111_gaps(search: Search) -> Iterator[Finding]:
-    """E130 where the total weight of a scenario is 0, W111 where a scenario or turn has no theorem, or too many."""
+    """E130: a scenario of total weight 0; W111: a scenario or turn with no theorem, or too many."""
     theorems = _theorems(search)
     if not theorems or not any(c.own for c in theorems):
         return
@@ -121,7 +121,7 @@ def _at(search: Search, code: str, message: str, hint: str = "") -> Finding:
 
 
 def w131_dominant(search: Search) -> Iterator[Finding]:
-    """One theorem with more than half of a scenario's weight; a scenario with one theorem alone does not count."""
+    """One theorem with more than half of a scenario's weight; a rubric of one theorem does not count."""
     theorems = _theorems(search)
     names = [n for n, v in search.rubric.variables.items() if v.table == "feature"]
     regions = {c: project(search.when[c], names) for c in theorems}

@@ -1,8 +1,8 @@
 """YAML events → a tree of nodes with positions, with the traps of YAML 1.1 refused instead of guessed.
 
-Refused: aliases and anchors, tags, merge keys, duplicate keys, a second document, nesting deeper than 20, more than
-1 MiB, other encodings than UTF-8, and every unquoted text that YAML would silently turn into something else
-(``no``, ``2026-01-12``, ``12:30``, ``010``, ``1_000``).
+Refused: aliases and anchors, tags, merge keys, duplicate keys, a second document, nesting deeper than 20,
+larger than 1 MiB, other encodings than UTF-8, and every unquoted text that YAML would silently turn into
+something else (``no``, ``2026-01-12``, ``12:30``, ``010``, ``1_000``).
 """
 
 import re
@@ -64,9 +64,11 @@ class Reader:
         self.findings: list[Finding] = []
         self._ends: list[tuple[int, int]] = []
 
-    def finding(self, message: str, line: int, col: int, length: int = 1, hint: str = "") -> Finding:
+    def finding(
+        self, message: str, line: int, col: int, length: int = 1, hint: str = "", fix: str | None = None
+    ) -> Finding:
         """An E100 at a place of this file."""
-        return Finding("E100", message, self.file, line, col, length, hint)
+        return Finding("E100", message, self.file, line, col, length, hint, fix=fix)
 
     def read(self) -> Node | None:
         """The root, or ``None`` for an empty document.
@@ -81,7 +83,7 @@ class Reader:
         try:
             for event in events:
                 if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                    mark = event.start_mark
+                    mark: Any = event.start_mark
                     raise ReadError(
                         self.finding("a second document", mark.line + 1, 1, 3, "one rubric a file")
                     )
@@ -95,7 +97,8 @@ class Reader:
         return root
 
     def _events(self, source: str) -> Iterator[Any]:
-        for event in yaml.parse(source, Loader=_Loader):
+        events: Iterator[Any] = yaml.parse(source, Loader=_Loader)
+        for event in events:
             mark = event.start_mark
             if isinstance(event, yaml.AliasEvent):
                 raise ReadError(self._alias(mark, f"alias *{event.anchor}"))
@@ -171,7 +174,9 @@ class Reader:
         if text.lower() in _WORDS:
             hint = "quote it if it is a text, write true or false if it is a truth value"
             self.findings.append(
-                self.finding(f"unquoted {text!r} is a boolean in YAML", line, col, len(text), hint)
+                self.finding(
+                    f"unquoted {text!r} is a boolean in YAML", line, col, len(text), hint, f'"{text}"'
+                )
             )
             return text
         if _DATE.fullmatch(text):
@@ -182,7 +187,9 @@ class Reader:
 
     def _trap(self, text: str, what: str, line: int, col: int) -> str:
         message = f"unquoted {text[:40]!r} is {what}"
-        self.findings.append(self.finding(message, line, col, len(text), f'quote it: "{text[:40]}"'))
+        self.findings.append(
+            self.finding(message, line, col, len(text), f'quote it: "{text[:40]}"', f'"{text}"')
+        )
         return text
 
     def _tabs(self) -> None:

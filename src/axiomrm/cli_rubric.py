@@ -1,0 +1,214 @@
+"""``axiomrm rubric …``: lint, test, show, diff, lock, new.
+
+Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2 user error.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from axiomrm import cli_rubric_test
+from axiomrm.errors import ConfigError, DataError, RubricError
+from axiomrm.rubrics import Finding, Personal, Rubric
+from axiomrm.rubrics.diff import diff as compare
+from axiomrm.rubrics.diff import e180_bump
+from axiomrm.rubrics.findings import errors_of, sort_findings
+from axiomrm.rubrics.fix import fix as mend
+from axiomrm.rubrics.imports import library_names
+from axiomrm.rubrics.lint import lint_file, sarif
+from axiomrm.rubrics.lint_ids import RUBRIC_ID
+from axiomrm.rubrics.load import find
+from axiomrm.rubrics.lock import write_lock
+from axiomrm.rubrics.show import show_text
+from axiomrm.rubrics.starter import starter
+
+app = typer.Typer(help="Write, check and try rubrics.", no_args_is_help=True, add_completion=False)
+app.command("test")(cli_rubric_test.test)
+
+RubricPath = Annotated[
+    list[Path] | None,
+    typer.Option("--rubric-path", help="folder for imports, before the library; may be repeated"),
+]
+
+
+@app.command()
+def lint(
+    files: Annotated[list[str], typer.Argument(help="rubric files, or names of library rubrics")],
+    rubric_path: RubricPath = None,
+    base: Annotated[str | None, typer.Option(help="older version: check the version bump (E180)")] = None,
+    scores: Annotated[Path | None, typer.Option(help="scored rows: W170 to W174")] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="mend quoting and mistyped keys in place")] = False,
+    format: Annotated[str, typer.Option(help="text, json or sarif")] = "text",
+) -> None:
+    """Check rubrics; exit 1 if a finding has level error."""
+    if format not in ("text", "json", "sarif"):
+        raise ConfigError(f"--format {format!r}: text, json or sarif")
+    found: list[Finding] = []
+    sources: dict[str, str] = {}
+    for name in files:
+        if fix:
+            _mend(find(name, rubric_path or ()))
+        rubric, findings, texts = lint_file(name, search=rubric_path or ())
+        sources.update(texts)
+        found += findings
+        if rubric is not None and base is not None:
+            found += e180_bump(_load(base, rubric_path), rubric)
+        if rubric is not None and scores is not None:
+            found += _scored(rubric, scores)
+    _print(sort_findings(found), sources, format, len(files))
+    raise typer.Exit(1 if errors_of(found) else 0)
+
+
+def _mend(path: Path) -> None:
+    before = path.read_bytes().decode("utf-8-sig", "replace")
+    after, mended = mend(before, str(path))
+    if mended:
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(after, encoding="utf-8", newline="")
+        temporary.replace(path)
+    for finding in mended:
+        typer.echo(f"mended {finding.file}:{finding.line}: {finding.message}", err=True)
+
+
+def _scored(rubric: Rubric, scores: Path) -> Sequence[Finding]:
+    try:
+        from axiomrm.rubrics import improve  # type: ignore[attr-defined,unused-ignore]  # comes with `improve`
+    except ImportError as error:
+        raise ConfigError("this version has no `--scores` yet") from error
+    found: Sequence[Finding] = improve.score_findings(rubric, scores)
+    return found
+
+
+def _print(found: Sequence[Finding], sources: Mapping[str, str], form: str, files: int) -> None:
+    if form == "sarif":
+        typer.echo(sarif(found))
+    elif form == "json":
+        typer.echo(json.dumps([f.as_dict() for f in found], indent=2, ensure_ascii=False))
+    else:
+        for finding in found:
+            typer.echo(finding.text(sources.get(finding.file)) + "\n")
+        errors = len(errors_of(found))
+        typer.echo(f"{files} rubrics, {errors} errors, {len(found) - errors} warnings", err=True)
+        typer.echo("E150: word list only; classifiers come with the privacy extra", err=True)
+
+
+def _load(name: str, rubric_path: Sequence[Path] | None) -> Rubric:
+    """A rubric without errors; otherwise its findings are printed and the exit code is 1."""
+    try:
+        return Rubric.load(name, search=tuple(rubric_path or ()))
+    except RubricError as error:
+        if not error.findings:
+            raise
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def show(
+    rubric: Annotated[str, typer.Argument(help="file or library name")],
+    features: Annotated[
+        list[str] | None, typer.Option("--features", "-f", help="k=v, may be repeated")
+    ] = None,
+    slots: Annotated[list[str] | None, typer.Option("--slot", help="slot=value of one user")] = None,
+    share: Annotated[float, typer.Option(help="personal share λ")] = 0.0,
+    rubric_path: RubricPath = None,
+) -> None:
+    """What applies to a task: criteria, weights, gates."""
+    loaded = _load(rubric, rubric_path)
+    values = {k: _typed(loaded, k, v) for k, v in _pairs(features, "--features")}
+    personal = Personal({k: _plain(v) for k, v in _pairs(slots, "--slot")}, share) if slots else None
+    typer.echo(show_text(loaded.bind(values, personal)))
+
+
+def _pairs(words: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    out = []
+    for word in (part for text in words or () for part in text.split(",")):
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{option} {word!r}: write name=value")
+        out.append((key.strip(), value.strip()))
+    return out
+
+
+def _typed(rubric: Rubric, name: str, text: str) -> Any:
+    spec = rubric.features.get(name)
+    if spec is None:
+        raise DataError(f"no feature {name!r}; declared: {', '.join(rubric.features) or 'none'}")
+    return text if spec.type == "enum" else _plain(text)
+
+
+def _plain(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(help="older version")],
+    new: Annotated[str, typer.Argument(help="newer version")],
+    check: Annotated[bool, typer.Option("--check", help="exit 1 if the version bump is too small")] = False,
+    rubric_path: RubricPath = None,
+) -> None:
+    """Compare meaning, not lines; says which stored verdicts can be used again."""
+    result = compare(_load(old, rubric_path), _load(new, rubric_path))
+    for change in result.changes:
+        typer.echo(change.text)
+    same = "same hash" if result.same_hash else "different hash"
+    typer.echo(f"class {result.level}, {same}; {result.old} → {result.new}, needed {result.needed}")
+    if result.stale:
+        typer.echo(f"judge again: {', '.join(result.stale)}; all other stored verdicts can be re-aggregated")
+    elif not result.same_hash:
+        typer.echo("all stored verdicts can be re-aggregated")
+    if not result.comparable:
+        typer.echo("rewards of the two versions are not comparable")
+    raise typer.Exit(1 if check and not result.bump_fits else 0)
+
+
+@app.command()
+def lock(
+    rubric: Annotated[str, typer.Argument(help="rubric file")],
+    rubric_path: RubricPath = None,
+) -> None:
+    """Write rubrics.lock beside the rubric: versions and hashes of its imports.
+
+    A lock that is out of date is written anew.
+    """
+    path = find(rubric, rubric_path or ())
+    old = path.parent / "rubrics.lock"
+    kept = old.read_bytes() if old.is_file() else None
+    old.unlink(missing_ok=True)
+    try:
+        typer.echo(f"wrote {write_lock(_load(str(path), rubric_path))}")
+    except BaseException:
+        if kept is not None:
+            old.write_bytes(kept)
+        raise
+
+
+@app.command()
+def new(target: Annotated[str, typer.Argument(help="name, or file to write")]) -> None:
+    """Start a rubric: a small file that loads and lints clean."""
+    path = Path(target if Path(target).suffix in (".yaml", ".yml") else f"{target}.yaml")
+    if not RUBRIC_ID.fullmatch(path.stem):
+        raise ConfigError(f"{path.stem!r} is no rubric id: lower case letters, digits and _, e.g. my_rubric")
+    if path.exists():
+        raise ConfigError(f"{path} is already there; choose another name")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path.parent}: no such folder")
+    path.write_text(starter(path.stem), encoding="utf-8")
+    typer.echo(f"wrote {path}; next: axiomrm rubric lint {path}")
+
+
+@app.command("list")
+def list_() -> None:
+    """Names of the library rubrics."""
+    for name in library_names():
+        rubric = Rubric.load(name)
+        typer.echo(f"{name:20} {rubric.version:8} {rubric.file.rubric.title}")
