@@ -101,8 +101,8 @@ class WeightPosterior:
         """The posterior after one choice.
 
         Args:
-            delta_C: ``(C,)`` criterion scores of a minus those of b, each in [−1, 1]. With a score missing there
-                is no event: leave it out.
+            delta_C: ``(C,)`` criterion scores of a minus those of b, each in [−1, 1]. With a score missing
+                there is no event: leave it out.
             chose_a: what the user chose.
             gamma: forgetting, in (0, 1]; 1 keeps everything.
 

@@ -32,7 +32,8 @@ _CASUAL = re.compile(
 _FORMAL = re.compile(
     r"\b(thank you|glad to help|could you please|may i have|would you please|pleasant day|we have \d"
     r"|there are \d|your order|is currently|has been|i have (?:cancelled|refunded|sent|opened|booked)"
-    r"|i have exchanged|your refund|we will contact|your contact|will be picked|i am afraid|cannot be changed)\b",
+    r"|i have exchanged|your refund|we will contact|your contact|will be picked|i am afraid"
+    r"|cannot be changed)\b",
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"\b(?:" + "|".join(words.NAMES) + r"), ")
