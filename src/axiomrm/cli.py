@@ -93,7 +93,7 @@ def _mount(name: str, verb: Verb) -> None:
     def call(ctx: typer.Context) -> None:
         if "--help" not in ctx.args:
             _require(f"axiomrm {name}", verb.extra)
-        own = _load(name, verb)
+        own = _load(verb)
         arguments = [name, *ctx.args] if verb.named else list(ctx.args)
         own(args=arguments, prog_name="axiomrm" if verb.named else f"axiomrm {name}")
 
@@ -101,9 +101,7 @@ def _mount(name: str, verb: Verb) -> None:
     app.command(name, help=verb.help, context_settings=everything, add_help_option=False)(call)
 
 
-def _load(name: str, verb: Verb) -> typer.Typer:
-    if importlib.util.find_spec(verb.module) is None:
-        raise ConfigError(f"this version has no `axiomrm {name}` yet")
+def _load(verb: Verb) -> typer.Typer:
     target = getattr(importlib.import_module(verb.module), verb.target)
     if isinstance(target, typer.Typer):
         return target
