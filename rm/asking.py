@@ -75,7 +75,9 @@ def ask(
         readings.setdefault(i, []).append(reading)
     for i, several in readings.items():
         verdicts[i] = _verdict(several, requests[i], how)
-    return [verdict or Failed(kind="engine_error", detail="no result for this request") for verdict in verdicts]
+    return [
+        verdict or Failed(kind="engine_error", detail="no result for this request") for verdict in verdicts
+    ]
 
 
 def _direct(
@@ -179,8 +181,8 @@ def _verdict(readings: Sequence[Reading | Failed], request: VerdictRequest, how:
     if not good:
         return next(reading for reading in readings if isinstance(reading, Failed))
     verdict = read_out(good, request.criterion.labels, how.rule)
-    extra = ("untrained_judge",) if how.untrained else ()
-    extra += ("failed_readings",) if len(good) < len(readings) else ()
+    extra = {"untrained_judge"} if how.untrained else set()
+    extra |= {"failed_readings"} if len(good) < len(readings) else set()
     if isinstance(verdict, Scored | CannotAssess) and extra:
         return verdict.model_copy(update={"flags": tuple(sorted({*verdict.flags, *extra}))})
     return verdict

@@ -50,11 +50,17 @@ def write_judge_card(
 ) -> JudgeCard:
     """Write the card of a judge that was trained on ``prompter``'s rows; atomic."""
     card = JudgeCard(
-        **prompter.fingerprint, min_mass=min_mass, base=base, stages=tuple(stages), details=dict(details or {})
+        **prompter.fingerprint,
+        min_mass=min_mass,
+        base=base,
+        stages=tuple(stages),
+        details=dict(details or {}),
     )
     path = Path(folder) / CARD_FILE
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(card.model_dump(mode="json", by_alias=True), indent=1) + "\n", encoding="utf-8")
+    temporary.write_text(
+        json.dumps(card.model_dump(mode="json", by_alias=True), indent=1) + "\n", encoding="utf-8"
+    )
     os.replace(temporary, path)
     return card
 

@@ -5,9 +5,10 @@ them off, so that a literal ``<|im_end|>`` in an answer never becomes the contro
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from axiomrm.errors import ConfigError
 
@@ -33,6 +34,47 @@ class ChatFrame:
     def hash(self) -> str:
         """SHA-256 over the pieces, so that template arguments and dates are part of it."""
         return hashlib.sha256("\0".join((self.head, self.middle, self.tail, self.end)).encode()).hexdigest()
+
+
+class FrameIds(NamedTuple):
+    """The frame as ids; ``end`` stops at the token that ends an answer."""
+
+    head: tuple[int, ...] = ()
+    middle: tuple[int, ...] = ()
+    tail: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+
+
+def frame_ids(frame: ChatFrame, tokenizer: Any) -> FrameIds:
+    """The frame encoded with special tokens on.
+
+    Raises:
+        ConfigError: nothing would end an answer.
+    """
+    head, middle, tail, end = (
+        tuple(tokenizer.encode(text, add_special_tokens=False)) if text else ()
+        for text in (frame.head, frame.middle, frame.tail, frame.end)
+    )
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    special.add(tokenizer.eos_token_id)
+    stop = next((i + 1 for i, token in enumerate(end) if token in special), 0)
+    if not stop and tokenizer.eos_token_id is None:
+        raise ConfigError("the chat template ends an answer with no special token, and there is no eos token")
+    return FrameIds(head, middle, tail, end[:stop] if stop else (tokenizer.eos_token_id,))
+
+
+def added_tokens(tokenizer: Any) -> list[str]:
+    """The strings that the tokenizer treats apart from its vocabulary."""
+    return [str(token) for token in tokenizer.added_tokens_decoder.values()]
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """SHA-256 over vocabulary, merges and added tokens; not over padding and truncation settings."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    state = json.loads(backend.to_str()) if backend is not None else dict(tokenizer.get_vocab())
+    for setting in ("truncation", "padding"):
+        state.pop(setting, None)
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def chat_frame(tokenizer: Any, arguments: Mapping[str, Any]) -> ChatFrame:

@@ -32,7 +32,7 @@ def labels_of(item: ActiveItem | ActiveAxiom) -> LabelSet:
 
 
 def settled(item: ActiveItem | ActiveAxiom, verdict: Verdict) -> Verdict:
-    """A violated axiom's verdict names its most probable severity, even if ``Y`` is the single likeliest label."""
+    """A violated axiom's verdict names its likeliest severity, even where ``Y`` is the likeliest label."""
     if not isinstance(item, ActiveAxiom) or not item.severities or not isinstance(verdict, Scored):
         return verdict
     if verdict.value >= 0.5 or verdict.label in item.severities:

@@ -32,7 +32,9 @@ def _check(quote: Quote, shown: Sequence[Piece]) -> Evidence:
     hits = {p.turn for p in shown if any(n in _collapsed(p.neutral_text) for n in alternatives)}
     if len(needle) < MIN_QUOTE or not hits:
         return Evidence(turn=quote.turn, quote=quote.text, status="absent")
-    return Evidence(turn=quote.turn, quote=quote.text, status="verified" if quote.turn in hits else "wrong_turn")
+    return Evidence(
+        turn=quote.turn, quote=quote.text, status="verified" if quote.turn in hits else "wrong_turn"
+    )
 
 
 def _collapsed(text: str) -> str:

@@ -25,7 +25,8 @@ _CLOSE_THINK = re.compile(rf"</(?:{_THINK})>", re.IGNORECASE)
 _OPEN_THINK = re.compile(rf"(?im)^\s*<(?:{_THINK})>")
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
 _VERDICT = re.compile(
-    rf"verdict\[(?P<nonce>[^\].\s]+)(?:\.(?P<item>\d+))?\]\s*=(?P<label>.{{0,{_LABEL_LENGTH}}})", re.IGNORECASE
+    rf"verdict\[(?P<nonce>[^\].\s]+)(?:\.(?P<item>\d+))?\]\s*=(?P<label>.{{0,{_LABEL_LENGTH}}})",
+    re.IGNORECASE,
 )
 _QUOTE = re.compile(r'quote t(\d+): "(.*)"')
 
@@ -167,7 +168,9 @@ def parse_items(
     for item in items:
         written = found.get(item, [])
         if len(written) != 1 or written[0][1]:
-            outcomes[item] = Failed(kind="incomplete", detail=f"item {item} stands {len(written)} times, not once")
+            outcomes[item] = Failed(
+                kind="incomplete", detail=f"item {item} stands {len(written)} times, not once"
+            )
         elif written[0][0] not in labels:
             detail = f"item {item}: label {written[0][0]!r} is none of {list(labels)}"
             outcomes[item] = Failed(kind="illegal_label", detail=detail)

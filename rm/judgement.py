@@ -53,7 +53,7 @@ class Judgement(_Value):
     judge_revision: str = ""
     usage: dict[str, int] = Field(default_factory=dict)
     rank_key: tuple[bool, float, float] | None = None
-    """Larger is better: no hard violation, then the gate, then the value before it; ``None`` if abstaining."""
+    """Larger is better: no hard violation, then gate, then value before it; ``None`` if abstaining."""
 
     def all_verdicts(self) -> Iterable[tuple[int | None, str, Verdict]]:
         """``(turn or None, criterion id, verdict)`` of everything that was asked."""
@@ -77,7 +77,9 @@ class Judgement(_Value):
         for turn in self.turns:
             lines.append(f"  t{turn.index + 1}: {_headline(turn)}")
             lines += [f"    {name}: {_sentence(verdict)}" for name, verdict in turn.verdicts.items()]
-        flags = sorted({flag for _, _, verdict in self.all_verdicts() for flag in getattr(verdict, "flags", ())})
+        flags = sorted(
+            {flag for _, _, verdict in self.all_verdicts() for flag in getattr(verdict, "flags", ())}
+        )
         return "\n".join([*lines, *([f"  flags: {', '.join(flags)}"] if flags else [])])
 
     def _repr_html_(self) -> str:
@@ -87,7 +89,9 @@ class Judgement(_Value):
             for turn, name, verdict in self.all_verdicts()
         )
         head = f"<b>{html.escape(self.id)}</b> {html.escape(_headline(self))}"
-        return f"<div>{head}<table><tr><th>turn</th><th>criterion</th><th>verdict</th></tr>{rows}</table></div>"
+        return (
+            f"<div>{head}<table><tr><th>turn</th><th>criterion</th><th>verdict</th></tr>{rows}</table></div>"
+        )
 
 
 class PairJudgement(_Value):

@@ -4,8 +4,9 @@ All model questions of all trajectories of a call go to the engine together; the
 Which criteria apply comes from the task and, for turn items, from the prefix before the judged message.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
@@ -64,7 +65,7 @@ def _plan(trajectory: Trajectory, active: ActiveRubric) -> _Plan:
     plan = _Plan(trajectory, active, turns)
     units: list[tuple[Unit, ActiveRubric]] = [(None, active), *enumerate(turns)]
     for unit, rubric in units:
-        for item in (*rubric.axioms, *rubric.items):
+        for item in _items(rubric):
             if (item.evidence.level == "turn") != (unit is not None):
                 continue
             if item.judge.kind == "llm":
@@ -74,8 +75,12 @@ def _plan(trajectory: Trajectory, active: ActiveRubric) -> _Plan:
     return plan
 
 
+def _items(rubric: ActiveRubric) -> list[Item]:
+    return [*rubric.axioms, *rubric.items]
+
+
 def _programmatic(item: Item, trajectory: Trajectory, turn: Unit) -> Verdict:
-    # A judge function runs on logs found in the wild: its crash is one missing verdict, never the batch's end.
+    # A judge function runs on logs found in the wild: its crash is one missing verdict, not the batch's end.
     try:
         return judge(item, trajectory, turn)
     except ConfigError:
@@ -91,7 +96,7 @@ def _votes(item: Item) -> int:
 def _judgement(plan: _Plan, judge_revision: str) -> Judgement:
     turns = tuple(_turn(plan, t, rubric) for t, rubric in enumerate(plan.turns))
     whole: dict[str, Verdict | list[Verdict | None]] = {}
-    for item in (*plan.active.axioms, *plan.active.items):
+    for item in _items(plan.active):
         if item.evidence.level == "turn":
             whole[item.id] = [plan.answers.get((item.id, t)) for t in range(len(plan.turns))]
         elif (item.id, None) in plan.answers:
@@ -111,11 +116,11 @@ def _judgement(plan: _Plan, judge_revision: str) -> Judgement:
 
 
 def _turn(plan: _Plan, turn: int, rubric: ActiveRubric) -> TurnJudgement:
-    here = {item.id: plan.answers[item.id, turn] for item in (*rubric.axioms, *rubric.items)}
+    here = {item.id: plan.answers[item.id, turn] for item in _items(rubric)}
     return TurnJudgement(index=turn, verdicts=here, **_fields(aggregate(rubric, here)))
 
 
-def _fields(result: Aggregate) -> Mapping[str, object]:
+def _fields(result: Aggregate) -> dict[str, Any]:
     return {
         "reward": result.reward,
         "interval": result.interval,

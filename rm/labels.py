@@ -127,7 +127,7 @@ def label_table(encodings: Mapping[str, Sequence[int]], lead_in: str = "") -> La
     bad += [label for label, ids in last.items() if list(last.values()).count(ids) > 1]
     if bad or len(rows) < 2:
         raise ConfigError(
-            f"labels {bad!r} are not one distinct token after {lead_in or 'the lead-in'!r} in this tokenizer: "
+            f"labels {bad!r} are not one distinct token after {lead_in or 'the lead-in'!r} here: "
             "use single letters or the digits 0-6, or another tokenizer"
         )
     return LabelTable(lead_in, rows[0][:shared], last)

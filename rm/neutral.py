@@ -22,7 +22,9 @@ _ESCAPE = re.compile("‹U\\+([0-9A-F]{4,6})›")
 _OWN_ESCAPE = re.compile("‹(?=U\\+)")
 _FENCE = re.compile(r"<(?=\s*/?\s*data\s+[a-z]{1,12}\s*>)", re.IGNORECASE)
 _VERDICT = re.compile(r"(?im)^[^\w\n\[]*verdict\s*(\[)")
-_MARKER = re.compile(r"(?im)^[^\w\n\[]*(\[)(?=\s*(?:t\d+\s+)?(?:system|developer|user|assistant|call|result)\b)")
+_MARKER = re.compile(
+    r"(?im)^[^\w\n\[]*(\[)(?=\s*(?:t\d+\s+)?(?:system|developer|user|assistant|call|result)\b)"
+)
 _FOREIGN = (
     r"<\|[^|\s<>]{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>"
     r"|</?(?:think|thinking|reasoning)>|<\uff5c[^<>\n]{1,40}\uff5c>"
@@ -73,7 +75,7 @@ def _mark(character: str) -> str:
 
 
 def _neutral_line(line: str) -> str:
-    """Full-width look-alikes of our verdict line, markers and data marks (the parser normalises, so do we)."""
+    """Full-width look-alikes of our verdict line, markers and data marks: the parser normalises, so do we."""
     plain = unicodedata.normalize("NFKC", line)
     if plain == line or not any(p.search(plain) for p in (_VERDICT, _MARKER, _FENCE)):
         return line

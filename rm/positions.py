@@ -32,9 +32,11 @@ def reading_at_label(tokens: Sequence[TokenLogprobs], labels: LabelSet, nonce: s
 
 
 def top_reading(token: TokenLogprobs, labels: LabelSet) -> LabelReading | Failed:
-    """What the top log-probabilities say about the labels; an unseen label is at most as probable as the last."""
+    """What the top log-probabilities say; a label not among them is at most as probable as the last."""
     if not token.top:
-        return Failed(kind="no_logprobs", detail="the server returned no log-probabilities for the label token")
+        return Failed(
+            kind="no_logprobs", detail="the server returned no log-probabilities for the label token"
+        )
     known = {label: token.top[label] for label in labels.tokens if label in token.top}
     rest = max(0.0, 1.0 - math.fsum(math.exp(x) for x in token.top.values()))
     bound = min(math.exp(min(token.top.values())), rest)

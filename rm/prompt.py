@@ -9,7 +9,6 @@ Ids are built piece by piece and a piece ends at a line break, so a piece always
 
 import hashlib
 import hmac
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, Literal
 from axiomrm.data.trajectory import Trajectory, canonical_json
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
-from axiomrm.rm.chat import chat_frame
+from axiomrm.rm.chat import FrameIds, added_tokens, chat_frame, frame_ids, tokenizer_hash
 from axiomrm.rm.conversation import pieces
 from axiomrm.rm.engines.base import Prompt
 from axiomrm.rm.grammar import GRAMMAR_VERSION, Quote, lead_in, notes_text
@@ -94,12 +93,14 @@ class JudgePrompter:
         self.tokenizer = tokenizer
         self._shared: _Shared | None = None
         self._encode: Callable[[str], Ids] = lru_cache(_CACHED_PIECES)(self._encode_data)
-        self._control = control_pattern(_added_tokens(tokenizer)) if tokenizer is not None else GENERIC
+        self._control = control_pattern(added_tokens(tokenizer)) if tokenizer is not None else GENERIC
         self._neutral = lru_cache(_CACHED_PIECES)(lambda text: neutralise(text, self._control))
         self.table: Callable[[LabelSet, str], LabelTable] = lru_cache(_CACHED_PIECES)(self._table)
         self._block = lru_cache(_CACHED_PIECES)(self._block_text)
-        self.frame = chat_frame(tokenizer, {"enable_thinking": False, **(chat_arguments or {})}) if tokenizer else None
-        self._head, self._middle, self._tail, self.end_ids = self._frame_ids()
+        arguments = {"enable_thinking": False, **(chat_arguments or {})}
+        self.frame = None if tokenizer is None else chat_frame(tokenizer, arguments)
+        self._around = frame_ids(self.frame, tokenizer) if self.frame is not None else FrameIds()
+        self.end_ids = self._around.end
         for labels in (BINARY, level_labels([(i / 6, "") for i in range(7)]), pair_labels()):
             self.table(labels, self.nonce_of("load check"))
 
@@ -111,7 +112,7 @@ class JudgePrompter:
             "template_hash": self.template.hash,
             "grammar": GRAMMAR_VERSION,
             "chat_template_hash": self.frame.hash if self.frame else "",
-            "tokenizer_hash": _tokenizer_hash(self.tokenizer) if self.tokenizer is not None else "",
+            "tokenizer_hash": tokenizer_hash(self.tokenizer) if self.tokenizer is not None else "",
         }
 
     def nonce(self, trajectory: Trajectory) -> str:
@@ -125,7 +126,9 @@ class JudgePrompter:
 
     def nonce_of(self, root: str) -> str:
         """Letters of HMAC(secret, root)."""
-        digest = hmac.new(self.secret.encode(), root.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+        digest = hmac.new(
+            self.secret.encode(), root.encode("utf-8", "surrogatepass"), hashlib.sha256
+        ).digest()
         letters = NONCE_LETTERS.get(self.template.name, 6)
         return "".join(_syllable(digest[i], i) for i in range(letters))
 
@@ -166,10 +169,12 @@ class JudgePrompter:
         parts = (
             self._block("close", nonce=nonce),
             self._block("look", turn=0 if turn is None else turn + 1),
-            self._block("question", ask=criterion.ask, labels=criterion.labels, mode=mode, nonce=nonce).rstrip("\n"),
+            self._block(
+                "question", ask=criterion.ask, labels=criterion.labels, mode=mode, nonce=nonce
+            ).rstrip("\n"),
         )
         text = "".join(parts)
-        suffix = tuple(i for part in parts for i in self._encode(part)) + self._tail
+        suffix = tuple(i for part in parts for i in self._encode(part)) + self._around.tail
         return Prompt(shared.ids[at], suffix, self._messages(guidelines, shared.texts[at] + text), nonce)
 
     def completion_ids(
@@ -254,9 +259,10 @@ class JudgePrompter:
         reference = trajectory.task.reference
         system = self._system(guidelines)
         opening = self._block("open", nonce=nonce, reference=reference if isinstance(reference, str) else "")
-        ids = self._head + self._encode(system) + self._middle + self._encode(opening)
+        ids = self._around.head + self._encode(system) + self._around.middle + self._encode(opening)
         text, cuts = opening, [t.end for t in trajectory.turns]
-        all_ids, all_texts = [], []
+        all_ids: list[Ids] = []
+        all_texts: list[str] = []
         lines = pieces(trajectory, self._control)
         for piece in lines:
             while len(all_ids) < len(cuts) and piece.message >= cuts[len(all_ids)]:
@@ -309,20 +315,6 @@ class JudgePrompter:
             return ()
         return tuple(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
-    def _frame_ids(self) -> tuple[Ids, Ids, Ids, Ids]:
-        if self.frame is None or self.tokenizer is None:
-            return (), (), (), ()
-        head, middle, tail, end = (
-            tuple(self.tokenizer.encode(text, add_special_tokens=False)) if text else ()
-            for text in (self.frame.head, self.frame.middle, self.frame.tail, self.frame.end)
-        )
-        special = {*self.tokenizer.all_special_ids, self.tokenizer.eos_token_id}
-        stop = next((i + 1 for i, token in enumerate(end) if token in special), 0)
-        end_ids = end[:stop] if stop else (self.tokenizer.eos_token_id,)
-        if end_ids == (None,):
-            raise ConfigError("the chat template closes an answer with no special token and there is no eos token")
-        return head, middle, tail, end_ids
-
     def _table(self, labels: LabelSet, nonce: str) -> LabelTable:
         opening = lead_in(nonce)
         if self.tokenizer is None:
@@ -333,15 +325,3 @@ class JudgePrompter:
 def _syllable(byte: int, place: int) -> str:
     letters = _VOWELS if place % 2 else _CONSONANTS
     return letters[byte % len(letters)]
-
-
-def _added_tokens(tokenizer: Any) -> list[str]:
-    return [str(token) for token in tokenizer.added_tokens_decoder.values()]
-
-
-def _tokenizer_hash(tokenizer: Any) -> str:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    state = json.loads(backend.to_str()) if backend is not None else dict(sorted(tokenizer.get_vocab().items()))
-    for setting in ("truncation", "padding"):
-        state.pop(setting, None)
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()

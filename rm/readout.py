@@ -49,7 +49,7 @@ class Rule:
     is a habit of the tokens and no answer)."""
 
 
-def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule()) -> Verdict:  # noqa: B008
+def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule()) -> Verdict:
     """One verdict from the readings of one criterion on one unit.
 
     Args:

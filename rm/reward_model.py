@@ -97,7 +97,7 @@ class RewardModel:
         untrained: bool = False,
         **options: Any,
     ) -> "RewardModel":
-        """A judge out of a model in memory (during training, in tests); ``options`` as in ``from_pretrained``."""
+        """A judge out of a model in memory; ``options`` as in ``from_pretrained``."""
         from axiomrm.rm.engines.transformers import TransformersEngine
 
         prompter = JudgePrompter(tokenizer, template=template, secret=secret)
@@ -157,7 +157,7 @@ class RewardModel:
 
     @property
     def judge_revision(self) -> str:
-        """SHA-256 over everything on the model's side that changes a verdict; ``programmatic`` without a model."""
+        """SHA-256 over all on the model's side that changes a verdict; ``programmatic`` without a model."""
         if self.engine is None or self.prompter is None:
             return "programmatic"
         parts = {
@@ -178,7 +178,9 @@ class RewardModel:
         Requests of one trajectory share its computation; put all that you have into one call.
         """
         if self.engine is None or self.prompter is None:
-            return [Failed(kind="infrastructure", detail="this reward model has no judge model")] * len(requests)
+            return [Failed(kind="infrastructure", detail="this reward model has no judge model")] * len(
+                requests
+            )
         return ask(self.engine, self.prompter, requests, self.asking)
 
     def judge(self, pairs: Sequence[tuple[Trajectory, "ActiveRubric"]]) -> list[Judgement]:
@@ -194,7 +196,9 @@ class RewardModel:
             judgements = [only.model_copy(update={"usage": {**only.usage, **spent}})]
         return judgements
 
-    def score(self, trajectory: Trajectory, rubric: "Rubric", personal: "Personal | None" = None) -> Judgement:
+    def score(
+        self, trajectory: Trajectory, rubric: "Rubric", personal: "Personal | None" = None
+    ) -> Judgement:
         """Judge one trajectory.
 
         Args:
@@ -211,7 +215,7 @@ class RewardModel:
     def score_many(
         self, trajectories: Iterable[Trajectory], rubric: "Rubric", *, batch: int = BATCH
     ) -> Iterator[Judgement | Failed]:
-        """Judge a stream, in order; a trajectory that the rubric cannot be bound to gives ``Failed("bad_input")``.
+        """Judge a stream, in order; where the rubric cannot be bound there is a ``Failed("bad_input")``.
 
         Args:
             trajectories: read as needed.
@@ -267,7 +271,9 @@ class RewardModel:
             tied = leader is not None and ahead(leader.judgement, judgements[i], tie_band) == "tie"
             place = leader.place if tied and leader is not None else position
             ranked.append(Ranked(index=i, place=place, judgement=judgements[i]))
-        missing = [Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if j.rank_key is None]
+        missing = [
+            Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if j.rank_key is None
+        ]
         return ranked + missing
 
     @property

@@ -42,7 +42,9 @@ def load_template(name_or_path: str) -> PromptTemplate:
     path = Path(name_or_path) if name_or_path.endswith(".j2") else FOLDER / f"{name_or_path}.j2"
     if not path.is_file():
         shipped = sorted(p.stem for p in FOLDER.glob("*.j2"))
-        raise ConfigError(f"prompt template {name_or_path!r}: no such file; shipped are {shipped}, or give a .j2 path")
+        raise ConfigError(
+            f"prompt template {name_or_path!r}: no such file; shipped are {shipped}, or give a .j2 path"
+        )
     return parse_template(path.read_text(encoding="utf-8"), str(name_or_path))
 
 

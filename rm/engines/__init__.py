@@ -1,1 +1,1 @@
-
+"""Engines: what runs a language model."""

@@ -107,10 +107,15 @@ class Engine(Protocol):
         ...
 
 
+UNREAD = Failed(kind="engine_error", detail="the engine returned nothing for this row")
+"""Stands for a row until its result is there."""
 _KINDS: tuple[tuple[str, FailureKind], ...] = (
     (r"\b429\b|rate.?limit|too many requests", "rate_limited"),
     (r"time[d]?.?out|\b408\b|\b504\b|deadline", "timeout"),
-    (r"context.{0,20}(length|window|overflow)|maximum context|too long|max_tokens_exceeded", "context_overflow"),
+    (
+        r"context.{0,20}(length|window|overflow)|maximum context|too long|max_tokens_exceeded",
+        "context_overflow",
+    ),
     (r"refused|unreachable|reset by peer|name or service|\b503\b|\b502\b|disconnect", "unreachable"),
     (r"cancel", "cancelled"),
 )

@@ -92,7 +92,9 @@ def decode(
 ) -> list[tuple[list[int], Literal["stop", "length"]]]:
     """New ids of each prompt, without the end token, and why it stopped."""
     logits, cache, mask = prefilled.logits, prefilled.cache, prefilled.mask
-    draws = torch.from_numpy(np.stack([_uniforms(seed, sampling.max_new_tokens) for seed in seeds])).to(logits.device)
+    draws = torch.from_numpy(np.stack([_uniforms(seed, sampling.max_new_tokens) for seed in seeds])).to(
+        logits.device
+    )
     ends = torch.as_tensor(sorted(end_ids), device=logits.device)
     done = torch.zeros(len(seeds), dtype=torch.bool, device=logits.device)
     steps: list[Tensor] = []
@@ -130,5 +132,7 @@ def _pick(logits: Tensor, draws: Tensor, temperature: float) -> Tensor:
 
 def _uniforms(seed: Seed, count: int) -> np.ndarray:
     number, ids, copies = seed
-    digest = hashlib.sha256(f"{number}|{copies}|".encode() + np.asarray(ids, dtype=np.int64).tobytes()).digest()
+    digest = hashlib.sha256(
+        f"{number}|{copies}|".encode() + np.asarray(ids, dtype=np.int64).tobytes()
+    ).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big")).random(count)

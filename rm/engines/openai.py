@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -49,7 +49,7 @@ class HttpLimits:
 class OpenAIEngine:
     """The :class:`~axiomrm.rm.engines.base.Engine` for ``POST <url>/chat/completions``."""
 
-    def __init__(self, url: str, model: str, limits: HttpLimits = HttpLimits()) -> None:  # noqa: B008
+    def __init__(self, url: str, model: str, limits: HttpLimits = HttpLimits()) -> None:
         """Check the URL; nothing is sent yet.
 
         Raises:
@@ -150,7 +150,9 @@ def _refused(error: HTTPError) -> _Refused:
     detail = f"HTTP {error.code}: {error.read(2000).decode('utf-8', 'replace')}"
     failure = failure_of(detail)
     if error.code >= 500 and failure.kind not in ("timeout", "context_overflow"):
-        failure = Failed(kind="unreachable" if error.code in (502, 503) else "engine_error", detail=detail[:300])
+        failure = Failed(
+            kind="unreachable" if error.code in (502, 503) else "engine_error", detail=detail[:300]
+        )
     elif 400 <= error.code < 500 and error.code not in (408, 429) and failure.kind != "context_overflow":
         failure = Failed(kind="bad_input", detail=detail[:300])
     try:
@@ -166,13 +168,15 @@ def _generation(reply: Any) -> Generation | Failed:
         text = choice["message"]["content"] or ""
         entries = (choice.get("logprobs") or {}).get("content") or ()
         tokens = tuple(
-            TokenLogprobs(str(e["token"]), {str(t["token"]): float(t["logprob"]) for t in e.get("top_logprobs") or ()})
+            TokenLogprobs(
+                str(e["token"]), {str(t["token"]): float(t["logprob"]) for t in e.get("top_logprobs") or ()}
+            )
             for e in entries
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         return Failed(kind="engine_error", detail=f"reply without a choice: {type(error).__name__} {error}")
     if choice.get("finish_reason") == "content_filter":
         return Failed(kind="refused", detail="the server's content filter stopped the answer")
-    stop = "length" if choice.get("finish_reason") == "length" else "stop"
+    stop: Literal["stop", "length"] = "length" if choice.get("finish_reason") == "length" else "stop"
     same = "".join(token.text for token in tokens) == text
     return Generation(str(text), (), stop, tokens if same else ())

@@ -65,7 +65,7 @@ def pack(
 
     Args:
         sequences: non-empty id sequences, in any order.
-        max_branches: tokens that a row may hold beyond its longest sequence; 0 gives every sequence its own row.
+        max_branches: tokens that a row may hold beyond its longest sequence; 0 = no sharing.
         balance: work of the layers on one token over work of attention on one pair of tokens.
         min_shared: a sequence joins a row only if it shares this part of itself with the one before it in
             id order; dense attention over strangers would cost more than it saves.

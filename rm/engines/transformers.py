@@ -7,7 +7,6 @@ mask does not govern) are recognised by their configuration and by a probe, and 
 ``capabilities.prefix_reuse`` says which. Tested on the CPU in fp32 and bf16; not tested on other devices.
 """
 
-import hashlib
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
 from axiomrm.rm.engines.base import (
+    UNREAD,
     Capabilities,
     Generation,
     LabelReading,
@@ -31,19 +31,21 @@ from axiomrm.rm.engines.base import (
     failure_of,
 )
 from axiomrm.rm.engines.decoding import Prefilled, decode, merge_prefilled
+from axiomrm.rm.engines.model_facts import (
+    cache_bytes,
+    end_ids_of,
+    longest_context,
+    out_of_memory,
+    plain_attention,
+    work_balance,
+)
+from axiomrm.rm.engines.model_facts import weights_hash as weights_hash
 from axiomrm.rm.engines.packing import Ids, Pack, buckets, pack
 from axiomrm.rm.labels import LabelTable
 
 log = logging.getLogger(__name__)
 PROBE_TOLERANCE = 1e-2
-"""Largest difference between packed and plain logits on the probe, relative to their spread; wide enough for bf16."""
-
-
-PAIR_OVERHEAD = 3
-"""Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds (measured
-on the CPU with a 1 M model)."""
-HASHED_WHOLE = 1 << 30
-"""Bytes up to which every weight enters the hash."""
+"""Largest difference between packed and plain logits on the probe, relative to their spread."""
 
 
 class Budget(NamedTuple):
@@ -64,17 +66,22 @@ class TransformersEngine:
     """The :class:`~axiomrm.rm.engines.base.Engine` for a local model."""
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, end_ids: Sequence[int] = (), budget: Budget = Budget()  # noqa: B008
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        end_ids: Sequence[int] = (),
+        budget: Budget = Budget(),  # noqa: B008
     ) -> None:
         """Wrap a loaded model; ``end_ids`` are further tokens that end an answer."""
         self.model, self.tokenizer, self.budget = model.eval(), tokenizer, budget
-        self.end_ids = frozenset({*end_ids, *_end_ids(model, tokenizer)})
-        self.max_tokens = _max_tokens(model)
+        self.end_ids = frozenset({*end_ids, *end_ids_of(model, tokenizer)})
+        self.max_tokens = longest_context(model)
         self.usage = {"prompt_tokens": 0, "unshared_tokens": 0, "completion_tokens": 0}
         """Tokens fed, tokens that separate prompts would have taken, tokens written; since the start."""
-        self._balance = _balance(model)
+        self._balance = work_balance(model)
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self._reuse = _plain_attention(model) and self._probe()
+        self._reuse = plain_attention(model) and self._probe()
         if not self._reuse:
             log.warning("%s: no shared prefixes, prompts run in plain batches", type(model).__name__)
 
@@ -122,8 +129,8 @@ class TransformersEngine:
     ) -> list[LabelReading | Failed]:
         """One reading a prompt, right after its lead-in."""
         sequences = [p.ids + t.lead_in_ids for p, t in zip(prompts, tables, strict=True)]
-        results: list[LabelReading | Failed] = [self._too_long(len(s), 1) or _UNREAD for s in sequences]
-        fitting = [i for i, result in enumerate(results) if result is _UNREAD]
+        results: list[LabelReading | Failed] = [self._too_long(len(s), 1) or UNREAD for s in sequences]
+        fitting = [i for i, result in enumerate(results) if result is UNREAD]
 
         def read(i: int, logits: Tensor) -> None:
             results[fitting[i]] = _reading(logits, tables[fitting[i]])
@@ -137,9 +144,9 @@ class TransformersEngine:
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
         """One completion a prompt; prompts are prefilled packed and decoded in one batch."""
         results: list[Generation | Failed] = [
-            self._too_long(len(p.ids), sampling.max_new_tokens) or _UNREAD for p in prompts
+            self._too_long(len(p.ids), sampling.max_new_tokens) or UNREAD for p in prompts
         ]
-        fitting = [i for i, result in enumerate(results) if result is _UNREAD]
+        fitting = [i for i, result in enumerate(results) if result is UNREAD]
         seeds = _row_seeds([prompts[i].ids for i in fitting], sampling.seed)
         for batch in self._decode_batches([len(prompts[i].ids) + sampling.max_new_tokens for i in fitting]):
             rows = [fitting[j] for j in batch]
@@ -171,7 +178,10 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def _each_last_logits(
-        self, sequences: Sequence[Ids], read: Callable[[int, Tensor], None], fail: Callable[[int, Failed], None]
+        self,
+        sequences: Sequence[Ids],
+        read: Callable[[int, Tensor], None],
+        fail: Callable[[int, Failed], None],
     ) -> None:
         """Hand the logits after each sequence to ``read``, batch by batch; a failing row goes to ``fail``."""
         rows = self._rows(sequences)
@@ -183,8 +193,8 @@ class TransformersEngine:
                 logits, _ = self._forward(batch, use_cache=False)
             except RuntimeError as error:
                 halves = (queue[0][: len(batch) // 2], queue[0][len(batch) // 2 :])
-                queue[:1] = [h for h in halves if h] if _out_of_memory(error) and len(batch) > 1 else []
-                if len(batch) == 1 or not _out_of_memory(error):
+                queue[:1] = [h for h in halves if h] if out_of_memory(error) and len(batch) > 1 else []
+                if len(batch) == 1 or not out_of_memory(error):
                     for row in batch:
                         for index, _, _ in row.ends:
                             fail(index, failure_of(error))
@@ -202,7 +212,11 @@ class TransformersEngine:
         ids = np.zeros((len(rows), n), dtype=np.int64)
         positions = np.zeros((len(rows), n), dtype=np.int64)
         packed = self._reuse
-        seen = np.tile(np.eye(n, dtype=bool), (len(rows), 1, 1)) if packed else np.zeros((len(rows), n), dtype=bool)
+        seen = (
+            np.tile(np.eye(n, dtype=bool), (len(rows), 1, 1))
+            if packed
+            else np.zeros((len(rows), n), dtype=bool)
+        )
         for b, row in enumerate(rows):
             pad = n - row.size
             ids[b, pad:] = row.tokens()
@@ -244,7 +258,7 @@ class TransformersEngine:
         return merge_prefilled(parts, len(sequences))
 
     def _decode_batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        tokens = max(1, self.budget.cache_bytes // _cache_bytes(self.model))
+        tokens = max(1, self.budget.cache_bytes // cache_bytes(self.model))
         batches = buckets(lengths, max_tokens=tokens, max_square=2**62)
         rows = self.budget.decode_rows
         return [batch[i : i + rows] for batch in batches for i in range(0, len(batch), rows)]
@@ -271,22 +285,6 @@ class TransformersEngine:
         return float(max(gaps)) < PROBE_TOLERANCE * (1 if self.model.dtype == torch.float32 else 10)
 
 
-_UNREAD = Failed(kind="engine_error", detail="the engine returned nothing for this row")
-
-
-def weights_hash(model: Any) -> str:
-    """BLAKE2 over names, shapes and values; of a model above ``HASHED_WHOLE`` bytes every 1,009th value."""
-    tensors = model.state_dict()
-    total = sum(t.numel() * t.element_size() for t in tensors.values())
-    digest = hashlib.blake2b(digest_size=20)
-    for name, tensor in sorted(tensors.items()):
-        values = tensor.detach().flatten()
-        values = values if total <= HASHED_WHOLE else values[::1009]
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(values.contiguous().cpu().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
 def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:
     logits = logits.float()
     total = torch.logsumexp(logits, dim=-1)
@@ -304,44 +302,3 @@ def _row_seeds(prompts: Sequence[Ids], seed: int) -> list[tuple[int, Ids, int]]:
         seeds.append((seed, ids, count.get(ids, 0)))
         count[ids] = count.get(ids, 0) + 1
     return seeds
-
-
-def _end_ids(model: Any, tokenizer: Any) -> set[int]:
-    configured = getattr(model, "generation_config", None)
-    eos = getattr(configured, "eos_token_id", None)
-    several = eos if isinstance(eos, list) else [eos]
-    return {i for i in (*several, tokenizer.eos_token_id) if i is not None}
-
-
-def _max_tokens(model: Any) -> int | None:
-    config = model.config.get_text_config()
-    found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    return int(found) if found else None
-
-
-def _plain_attention(model: Any) -> bool:
-    config = model.config.get_text_config()
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    window = getattr(config, "sliding_window", None)
-    if getattr(config, "use_sliding_window", True) is False or getattr(config, "layer_types", None):
-        window = None
-    return kinds == {"full_attention"} and not window
-
-
-def _balance(model: Any) -> float:
-    """Work of the layers on one token over that of attention on one pair, by multiply-adds."""
-    config = model.config.get_text_config()
-    body = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name)
-    return body / (2 * config.hidden_size * config.num_hidden_layers * PAIR_OVERHEAD)
-
-
-def _cache_bytes(model: Any) -> int:
-    """Bytes of keys and values for one token."""
-    config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return int(2 * config.num_hidden_layers * heads * width * model.dtype.itemsize)
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)

@@ -49,12 +49,12 @@ class Summary:
 
 
 def score(
-    logs: Annotated[Path, typer.Argument(help="chat logs (OpenAI format, JSONL) or pair records (context, a, b)")],
+    logs: Annotated[Path, typer.Argument(help="chat logs (OpenAI format) or pairs (context, a, b), JSONL")],
     rubric: Annotated[str, typer.Option("--rubric", "-r", help="library name or YAML file")],
-    model: Annotated[str | None, typer.Option(help="checkpoint folder, hub id, or http(s) URL with --served-model")] = None,
+    model: Annotated[str | None, typer.Option(help="checkpoint folder, hub id, or URL of a server")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="read at most so many records")] = None,
     mode: Annotated[str, typer.Option(help="direct or critique")] = "direct",
-    out: Annotated[Path | None, typer.Option(help="output; by default LOGS.scored.jsonl in this folder")] = None,
+    out: Annotated[Path | None, typer.Option(help="output; default: LOGS.scored.jsonl, here")] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
     served_model: Annotated[str, typer.Option(help="model name at a server")] = "",
 ) -> None:
@@ -126,7 +126,8 @@ def report(summary: Summary, target: Path, judge: RewardModel) -> Iterator[str]:
     """The summary, line by line."""
     total = sum(summary.verdicts.values())
     rate = summary.scored / summary.seconds if summary.seconds else 0.0
-    yield f"{summary.scored} conversations of {summary.records} records scored in {summary.seconds:.1f} s ({rate:.2f}/s)"
+    took = f"{summary.seconds:.1f} s ({rate:.2f}/s)"
+    yield f"{summary.scored} conversations of {summary.records} records scored in {took}"
     for kind, count in sorted(summary.verdicts.items()):
         yield f"  verdicts {kind}: {count} ({count / total:.1%})"
     if judge.engine is None and total:

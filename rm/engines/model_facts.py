@@ -1,0 +1,70 @@
+"""What a loaded model's configuration says: length, end tokens, kind of attention, costs, identity."""
+
+import hashlib
+from typing import Any
+
+import torch
+
+PAIR_OVERHEAD = 3
+"""Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds
+(measured on the CPU with a 1 M model)."""
+HASHED_WHOLE = 1 << 30
+"""Bytes up to which every weight enters the hash."""
+
+
+def weights_hash(model: Any) -> str:
+    """BLAKE2 over names, shapes and values; of a model above ``HASHED_WHOLE`` bytes every 1,009th value."""
+    tensors = model.state_dict()
+    total = sum(t.numel() * t.element_size() for t in tensors.values())
+    digest = hashlib.blake2b(digest_size=20)
+    for name, tensor in sorted(tensors.items()):
+        values = tensor.detach().flatten()
+        values = values if total <= HASHED_WHOLE else values[::1009]
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(values.contiguous().cpu().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def end_ids_of(model: Any, tokenizer: Any) -> set[int]:
+    """Tokens that end an answer, by generation configuration and tokenizer."""
+    configured = getattr(model, "generation_config", None)
+    eos = getattr(configured, "eos_token_id", None)
+    several = eos if isinstance(eos, list) else [eos]
+    return {i for i in (*several, tokenizer.eos_token_id) if i is not None}
+
+
+def longest_context(model: Any) -> int | None:
+    """Positions that the model was built for; ``None``: not said."""
+    config = model.config.get_text_config()
+    found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    return int(found) if found else None
+
+
+def plain_attention(model: Any) -> bool:
+    """Whether every layer attends to all earlier tokens, as far as the configuration says."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None)
+    if getattr(config, "use_sliding_window", True) is False or getattr(config, "layer_types", None):
+        window = None
+    return kinds == {"full_attention"} and not window
+
+
+def work_balance(model: Any) -> float:
+    """Work of the layers on one token over that of attention on one pair, by multiply-adds."""
+    config = model.config.get_text_config()
+    body = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name)
+    return float(body / (2 * config.hidden_size * config.num_hidden_layers * PAIR_OVERHEAD))
+
+
+def cache_bytes(model: Any) -> int:
+    """Bytes of keys and values for one token."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * width * model.dtype.itemsize)
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether a smaller batch may work."""
+    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
