@@ -38,7 +38,9 @@ class Observation:
 class TurnEnv(Protocol):
     """``info`` may hold ``state_key, outcome, parts, oracle_turn, progress, error_kind, metrics``."""
 
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Observation, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, task: Task | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode of ``task`` (drawn from ``seed`` when ``None``)."""
         ...
 

@@ -127,8 +127,7 @@ def _check_text(text: str, place: str) -> None:
 
 def _lines(handle: Any, file: str) -> Iterator[Record | Rejected]:
     for number, raw in enumerate(handle, start=1):
-        if number == 1:
-            raw = raw.removeprefix(codecs.BOM_UTF8)
+        raw = raw.removeprefix(codecs.BOM_UTF8)  # not only on line 1: files are joined with cat
         if not raw.strip():
             continue
         try:
@@ -189,7 +188,9 @@ def _decode(raw: bytes) -> str:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+        return json.loads(
+            text, object_pairs_hook=unique_keys, parse_float=finite_float, parse_constant=_constant
+        )
     except RecursionError as error:
         raise DataError(f"not readable JSON: nested deeper than {MAX_DEPTH} levels") from error
     except json.JSONDecodeError as error:
@@ -200,7 +201,12 @@ def _parse(text: str) -> Any:
         raise DataError(f"not readable JSON: {error}") from error
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """``object_pairs_hook`` for ``json.loads``.
+
+    Raises:
+        DataError: a key stands twice; which value counts would be a guess.
+    """
     value = dict(pairs)
     if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -209,7 +215,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _float(text: str) -> float:
+def finite_float(text: str) -> float:
+    """``parse_float`` for ``json.loads``.
+
+    Raises:
+        DataError: the number would become infinity.
+    """
     number = float(text)
     if math.isinf(number):
         raise DataError(f"JSON number {text[:40]} is beyond the range of a float")

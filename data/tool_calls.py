@@ -6,11 +6,10 @@ its most recent call, and a result whose call is not in the log answers nothing 
 """
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from axiomrm.data.jsonl import check_value, shorten
+from axiomrm.data.jsonl import check_value, finite_float, shorten, unique_keys
 from axiomrm.data.trajectory import Message, ToolCall
 from axiomrm.errors import DataError
 
@@ -123,7 +122,9 @@ def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
     value: Any = given
     for _ in range(2):  # some providers encode twice
         try:
-            value = json.loads(value, parse_constant=_no_constant, parse_float=_finite)
+            value = json.loads(
+                value, parse_constant=_no_constant, parse_float=finite_float, object_pairs_hook=unique_keys
+            )
         except (ValueError, RecursionError):
             return {}, given
         if isinstance(value, dict):
@@ -137,10 +138,3 @@ def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text} is beyond the range of a float")
-    return number

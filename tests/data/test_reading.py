@@ -97,6 +97,11 @@ def test_a_line_that_is_not_utf8_takes_no_neighbour_along(tmp_path: Path, raw: b
     assert mentions in reason(tmp_path, raw)
 
 
+def test_files_joined_with_their_byte_order_marks_load(tmp_path: Path) -> None:
+    marked = b"\xef\xbb\xbf" + GOOD.encode()
+    assert len(read(tmp_path, marked, marked)) == 2
+
+
 def test_utf16_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(GOOD, encoding="utf-16")
@@ -199,6 +204,7 @@ def test_a_tool_result_that_is_not_text_is_kept_as_json(tmp_path: Path, content:
         ('{"x": 1', {}, '{"x": 1'),
         ('{"x": NaN}', {}, '{"x": NaN}'),
         ('{"x": 1e999}', {}, '{"x": 1e999}'),
+        ('{"x": 1, "x": 2}', {}, '{"x": 1, "x": 2}'),
         ("SELECT 1", {}, "SELECT 1"),
         ("[1, 2]", {}, "[1, 2]"),
         ([1, 2], {}, "[1, 2]"),
