@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from axiomrm.data.human.files import data_folder, load_pairs, load_trajectories
+from axiomrm.data.human.files import data_folder, load_pairs, load_scores, load_trajectories
 from axiomrm.errors import DataError
 
 USER = {"role": "user", "content": "q"}
@@ -71,6 +71,32 @@ def test_an_unchecked_trajectory_has_no_outcome(tmp_path: Path) -> None:
     assert [t.outcome for t in result] == [None] and [r.line for r in result.rejected] == [2]
 
 
+def test_scores_are_read_with_their_rater(tmp_path: Path) -> None:
+    row = {"id": "s/1", "set": "s", "group": "g", "kind": "score", "context": [USER], "a": "x"}
+    write(tmp_path, {**row, "scores": {"q": "3", "r": 0}, "rater": "7"}, {**row, "scores": {"q": None}}, row)
+    result = load_scores("s", tmp_path)
+    (one,) = result
+    assert one.scores == {"q": 3.0, "r": 0.0} and (one.rater, one.group) == ("7", "g")
+    assert [m.content for m in one.trajectory.messages] == ["q", "x"]
+    assert [(r.line, r.reason.split(":")[0]) for r in result.rejected] == [(2, "scores.q"), (3, "scores")]
+
+
+def test_not_applicable_is_no_score(tmp_path: Path) -> None:
+    row = {"id": "s/1", "set": "llm_rubric", "group": "g", "kind": "score", "context": [USER]}
+    write(tmp_path, {**row, "scores": {"Q1": "0", "Q2": "0", "Q3": "1"}})
+    assert load_scores("s", tmp_path)[0].scores == {"Q1": None, "Q2": 0.0, "Q3": 1.0}
+
+
+def test_a_dialogue_given_as_one_text_is_kept(tmp_path: Path) -> None:
+    context = [{"role": "dialogue", "content": "hi\nho"}]
+    write(
+        tmp_path,
+        {"id": "1", "set": "s", "group": "g", "kind": "score", "context": context, "scores": {"q": 1}},
+    )
+    (message,) = load_scores("s", tmp_path)[0].trajectory.messages
+    assert (message.role, message.name, message.content) == ("user", "dialogue", "hi\nho")
+
+
 def test_an_unknown_set_names_those_that_are_there(tmp_path: Path) -> None:
     write(tmp_path, PAIR)
     with pytest.raises(DataError, match=r"no data set 'x' .*there are: s"):
@@ -104,6 +130,12 @@ def test_the_real_pairs_load_whole(real_data: Path, name: str, count: int) -> No
     result = load_pairs(name, real_data)
     assert len(result) == count and not result.rejected
     assert {p.label for p in result} <= {"a", "b", "tie"} and all(p.group for p in result)
+
+
+@pytest.mark.parametrize(("name", "count"), [("llm_rubric", 86), ("usr_tc", 150)])
+def test_the_real_scores_load_whole(real_data: Path, name: str, count: int) -> None:
+    result = load_scores(name, real_data)
+    assert len(result) == count and not result.rejected
 
 
 def test_every_tool_result_of_the_real_agent_logs_finds_its_call(real_data: Path) -> None:
