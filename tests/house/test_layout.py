@@ -116,6 +116,25 @@ def test_each_direct_dependency_has_one_tested_version_in_its_range(requirement:
     assert requirement.specifier.contains(version)
 
 
+IMPORT_NAMES = {"pyyaml": "yaml", "scikit-learn": "sklearn", "z3-solver": "z3", "types-pyyaml": "yaml"}
+"""Distribution to module, where they differ."""
+
+
+def third_party(path: Path) -> set[str]:
+    """Top-level modules that a file imports from outside Python and axiomrm."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"axiomrm"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_a_module_imports_is_declared(module: str) -> None:
+    declared = {canonicalize_name(requirement.name) for requirement in direct_requirements()}
+    names = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in declared}
+    assert third_party(MODULES[module]) - names == set()
+
+
 def test_the_version_is_written_once_in_two_places() -> None:
     import axiomrm
 
