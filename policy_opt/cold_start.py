@@ -85,7 +85,9 @@ def fine_tune(
     if not train or not dev:
         raise ConfigError(f"cold start needs train and dev dialogues; found {len(train)} and {len(dev)}")
     folder.mkdir(parents=True, exist_ok=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
     losses, best = [dev_loss(model, dev, settings, pad_id)], _weights(model)
     saved = folder / "cold_start.pt"
     if saved.exists():
@@ -99,7 +101,10 @@ def fine_tune(
         losses.append(dev_loss(model, dev, settings, pad_id))
         if losses[-1] == min(losses):
             best = _weights(model)
-        _save(saved, {"model": _weights(model), "optimizer": optimizer.state_dict(), "losses": losses, "best": best})
+        _save(
+            saved,
+            {"model": _weights(model), "optimizer": optimizer.state_dict(), "losses": losses, "best": best},
+        )
         if on_epoch is not None:
             on_epoch(epoch, losses[-1])
     model.load_state_dict(best)
@@ -107,7 +112,9 @@ def fine_tune(
 
 
 @torch.inference_mode()
-def dev_loss(model: Any, rows: Sequence[tuple[list[int], list[int]]], settings: ColdStartSettings, pad_id: int) -> float:
+def dev_loss(
+    model: Any, rows: Sequence[tuple[list[int], list[int]]], settings: ColdStartSettings, pad_id: int
+) -> float:
     """Mean nats a trained token."""
     model.eval()
     total, count = 0.0, 0
@@ -118,7 +125,12 @@ def dev_loss(model: Any, rows: Sequence[tuple[list[int], list[int]]], settings: 
 
 
 def _epoch(
-    model: Any, optimizer: torch.optim.Optimizer, rows: Sequence[Any], settings: ColdStartSettings, epoch: int, pad_id: int
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    rows: Sequence[Any],
+    settings: ColdStartSettings,
+    epoch: int,
+    pad_id: int,
 ) -> None:
     model.train()
     batches = _batches(rows, settings.tokens_per_step, random.Random(f"{settings.seed}/{epoch}"))  # noqa: S311
@@ -140,7 +152,9 @@ def _loss(model: Any, batch: Sequence[tuple[list[int], list[int]]], pad_id: int)
     used = (labels_BT[:, 1:] != IGNORED).any(dim=0).nonzero().flatten()
     logits = model(input_ids=ids_BT, logits_to_keep=used, use_cache=False).logits.float()
     target = labels_BT[:, 1:][:, used]
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED, reduction="sum")
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
     return loss, int((target != IGNORED).sum())
 
 

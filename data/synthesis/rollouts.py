@@ -25,7 +25,7 @@ def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Traje
         messages += [_with_call_ids(action.message(), len(oracle) + 1), *observation.messages]
         oracle.append(info.get("oracle_turn", 0))
         assessments.append(info.get("assessment", ""))
-        labels.append({k: {"value": v.value, "note": v.note} for k, v in info.get("labels", {}).items()})
+        labels.append({k: {"value": v.value, "note": v.note, "quote": v.quote} for k, v in info.get("labels", {}).items()})
         over = terminated or truncated
     env.close()
     return Trajectory(

@@ -21,102 +21,85 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LoraSettings(Config):
-    """Train low-rank adapters instead of all weights."""
-
-    rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-
-
-class FineTuneConfig(Config):
-    """Supervised fine-tuning; the same fields for the policy's cold start and each judge stage."""
-
-    epochs: float = Field(default=1.0, gt=0)
-    max_steps: int | None = Field(default=None, ge=1)
-    """Optimizer steps at most; ``null``: as many as the epochs have."""
-    learning_rate: float = Field(default=5e-4, gt=0)
-    batch_size: int = Field(default=16, ge=1)
-    """Rows a forward pass."""
-    accumulation: int = Field(default=1, ge=1)
-    """Forward passes an optimizer step."""
-    max_length: int = Field(default=640, ge=8)
-    """Tokens a row; a longer row is dropped and counted."""
-    warmup_share: float = Field(default=0.05, ge=0, le=1)
-    """Share of the steps over which the learning rate rises."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    checkpoint_every: int = Field(default=50, ge=1)
-    """Optimizer steps between checkpoints; a killed run goes on from the last one."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    gradient_checkpointing: bool = False
-    lora: LoraSettings | None = None
-
-
 class SynthesizeConfig(Config):
     """Tasks and scripted dialogues."""
 
     environment: Literal["service_desk"] = "service_desk"
-    train_tasks: int = Field(default=1200, ge=1)
-    dev_tasks: int = Field(default=200, ge=1)
-    heldout_tasks: int = Field(default=240, ge=1)
-    """Tasks with unseen wordings and one unseen task type."""
-    flawed_per_task: int = Field(default=2, ge=0)
-    """Rollouts of flawed agents a task, beside the expert's one."""
+    demos: int = Field(default=300, ge=1)
+    """Successful expert dialogues for the cold start."""
+    dev_demos: int = Field(default=60, ge=1)
+    train_tasks: int = Field(default=1400, ge=2)
+    """Dialogues of erring agents that the judge learns from."""
+    dev_tasks: int = Field(default=60, ge=2)
+    heldout_tasks: int = Field(default=1600, ge=2)
+    """The same with unseen wordings and one unseen task type, for the judge's test."""
+    style_tasks: int = Field(default=60, ge=1)
+    """Tasks of which agents of different styles give several dialogues, for users to choose between."""
     min_distinct: int = Field(default=1000, ge=0)
     """Distinct dialogues after masking ids, names and numbers; fewer stop the run."""
 
 
 class ColdStartConfig(Config):
-    """Fine-tuning of the policy on successful dialogues."""
+    """Fine-tuning of the policy on successful dialogues until the dev loss stops falling."""
 
-    train: FineTuneConfig = FineTuneConfig()
-    max_dialogues: int | None = Field(default=None, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    max_epochs: int = Field(default=12, ge=1)
     patience: int = Field(default=2, ge=1)
-    """Dev evaluations without a lower loss after which it stops."""
-    eval_episodes: int = Field(default=100, ge=1)
+    """Epochs without a lower dev loss after which it stops."""
+    tokens_per_step: int = Field(default=4096, ge=8)
+
+
+class JudgeStageConfig(Config):
+    """Supervised fine-tuning of one judge stage."""
+
+    learning_rate: float = Field(default=1e-3, gt=0)
+    epochs: float = Field(default=1.0, gt=0)
+    max_length: int = Field(default=1024, ge=8)
+    """Tokens a row; a longer row is dropped and counted."""
+    row_tokens: int = Field(default=1024, ge=8)
+    """Size up to which questions about one dialogue share a row."""
+    batch_tokens: int = Field(default=4096, ge=8)
+    """Padded tokens of an optimizer step."""
+    max_train_tokens: int | None = Field(default=None, ge=1)
+    """Tokens after which the stage ends; ``null``: as many as the epochs have."""
+    checkpoint_every: int = Field(default=100, ge=1)
+    """Optimizer steps between checkpoints; a killed run goes on from the last one."""
 
 
 class GeneralConfig(Config):
-    """First judge stage: overall quality from pairs and scores."""
+    """First judge stage: overall quality of turns and dialogues."""
 
-    train: FineTuneConfig = FineTuneConfig()
-    pairs: str | None = None
-    """JSONL of human preference pairs; ``null``: pairs of expert and flawed rollouts."""
+    train: JudgeStageConfig = JudgeStageConfig()
     max_examples: int = Field(default=4000, ge=1)
-    eval_pairs: int = Field(default=400, ge=1)
-    bradley_terry: bool = True
-    """Also train a scalar reward model on the same pairs, for comparison."""
+    """A criterion."""
 
 
 class RubricConfig(Config):
     """Second judge stage: many criteria on turns and dialogues."""
 
-    train: FineTuneConfig = FineTuneConfig()
-    rubric: str = "support_agent"
-    """Name in the library or path of a rubric file."""
-    max_examples: int = Field(default=16000, ge=1)
-    missing_evidence_share: float = Field(default=0.1, ge=0, le=1)
-    """Examples whose decisive turn is deleted; the right answer is that it cannot be assessed."""
+    train: JudgeStageConfig = JudgeStageConfig()
+    max_examples: int = Field(default=1600, ge=1)
+    """A criterion."""
+    missing_evidence_share: float = Field(default=0.05, ge=0, le=1)
+    """Examples whose history is hidden; the right answer is that it cannot be assessed."""
     replay_share: float = Field(default=0.15, ge=0, le=1)
     """Examples of the stage before."""
-    eval_per_criterion: int = Field(default=200, ge=1)
-    min_minority: float = Field(default=0.3, ge=0, le=0.5)
-    """Least share of the rarer label among the evaluated examples of a criterion."""
 
 
 class PersonalConfig(Config):
     """Third judge stage: criteria compiled from profiles."""
 
-    train: FineTuneConfig = FineTuneConfig()
-    train_users: int = Field(default=80, ge=1)
-    heldout_users: int = Field(default=40, ge=1)
-    pairs_per_user: int = Field(default=24, ge=2)
-    eval_pairs_per_user: int = Field(default=24, ge=1)
-    choice_noise: float = Field(default=0.1, ge=0, lt=0.5)
-    """Share of a user's choices that are flipped."""
-    shrinkage: float = Field(default=4.0, ge=0)
-    """Pairs that the prior towards the generic judge is worth."""
-    replay_share: float = Field(default=0.15, ge=0, le=1)
+    train: JudgeStageConfig = JudgeStageConfig()
+    train_users: int = Field(default=40, ge=2)
+    heldout_users: int = Field(default=60, ge=2)
+    history_pairs: int = Field(default=24, ge=0)
+    """Earlier choices of a user, from which weights among stated tastes are learned."""
+    eval_pairs: int = Field(default=20, ge=1)
+    """Held-out choices a user."""
+    per_label: int = Field(default=100, ge=1)
+    """Training rows of one label of one question."""
+    replay_share: float = Field(default=0.3, ge=0, le=1)
+    """Examples of both earlier stages."""
 
 
 class JudgeConfig(Config):
@@ -125,6 +108,8 @@ class JudgeConfig(Config):
     direct_share: float = Field(default=0.5, ge=0, le=1)
     """Training rows that answer without a critique."""
     max_critique_tokens: int = Field(default=48, ge=1)
+    eval_per_criterion: int = Field(default=240, ge=1)
+    """Held-out questions a criterion, balanced."""
     general: GeneralConfig = GeneralConfig()
     rubric: RubricConfig = RubricConfig()
     personal: PersonalConfig = PersonalConfig()
@@ -184,17 +169,8 @@ class RunConfig(Config):
 
     def input_paths(self) -> dict[str, Path]:
         """Files and folders the run reads, by config key; names of shipped things are not among them."""
-        named = {
-            "base": self.base,
-            "rm.general.pairs": self.rm.general.pairs,
-            "rm.rubric.rubric": self.rm.rubric.rubric,
-        }
-        paths = {key: Path(value).expanduser() for key, value in named.items() if value is not None}
-        must_exist = {"rm.general.pairs"}
-        for key in must_exist & paths.keys():
-            if not paths[key].exists():
-                raise ConfigError(f"{key}: there is no file {str(paths[key])!r}")
-        return {key: path for key, path in paths.items() if path.exists()}
+        path = Path(self.base).expanduser()
+        return {"base": path} if path.exists() else {}
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:

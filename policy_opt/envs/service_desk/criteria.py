@@ -37,6 +37,8 @@ class Label:
 
     value: bool
     note: str
+    quote: str = ""
+    """Words of the judged turn that show a fault."""
 
 
 def label_turn(action: Action, p: Progress, step: Assessment) -> dict[str, Label]:
@@ -100,7 +102,7 @@ def _label_text(text: str, p: Progress) -> dict[str, Label]:
         ("sd.no_flattery", "flattery", "no flattery"),
     ):
         found = phrases.fault_in(text, kind)
-        labels[cid] = Label(found is None, good if found is None else f"it says {found.rstrip('.!').lower()}")
+        labels[cid] = Label(found is None, good if found is None else f"there is a {kind} sentence", found or "")
     labels["sd.asks"] = Label("?" in text, "there is a question" if "?" in text else "there is no question")
     asked = asked_slots(text)
     if asked:

@@ -1,0 +1,98 @@
+"""Judge examples out of labelled rollouts: the oracle's answers, its notes, and what cannot be told.
+
+A rollout carries ``metadata["labels"]``: for each turn, criterion id → ``{"value": bool, "note": str}``
+(see ``axiomrm.data.synthesis.rollouts``).
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from axiomrm.data.synthesis.examples import JudgeExample
+from axiomrm.data.trajectory import Trajectory
+
+GOAL = "sd.goal"
+GOAL_ASK = "Did the user get what was asked for?"
+
+
+def turn_examples(
+    trajectories: Iterable[Trajectory], asks: Mapping[str, str], tags: Mapping[str, str] | None = None
+) -> list[JudgeExample]:
+    """One example for every labelled (turn, criterion) among ``asks``; notes name the turn they speak of."""
+    found = []
+    for trajectory in trajectories:
+        for turn, labels in enumerate(trajectory.metadata.get("labels", ())):
+            for criterion, label in labels.items():
+                if criterion not in asks:
+                    continue
+                found.append(
+                    JudgeExample(
+                        trajectory=trajectory,
+                        turn=turn,
+                        criterion_id=criterion,
+                        ask=asks[criterion],
+                        label="Y" if label["value"] else "N",
+                        notes=f"t{turn + 1}: {label['note']}",
+                        quotes=((turn, label["quote"]),) if label.get("quote") else (),
+                        source="oracle",
+                        tags=((tags or {}).get(criterion, "other"),),
+                    )
+                )
+    return found
+
+
+def goal_examples(trajectories: Iterable[Trajectory]) -> list[JudgeExample]:
+    """Whole dialogues with the verifier's outcome as the answer; a missing outcome makes no example."""
+    found = []
+    for trajectory in trajectories:
+        if trajectory.outcome is None or trajectory.outcome.score is None:
+            continue
+        faults = [i for i, v in enumerate(trajectory.metadata.get("oracle", ())) if v < 0]
+        reached = trajectory.outcome.score >= 1
+        note = "every request was served" if reached else f"t{faults[-1] + 1} went wrong" if faults else "it stopped early"
+        found.append(
+            JudgeExample(
+                trajectory, None, GOAL, GOAL_ASK, "Y" if reached else "N", note, source="verifier", tags=("relational",)
+            )
+        )
+    return found
+
+
+def missing_evidence(examples: Sequence[JudgeExample], count: int, rng: random.Random) -> list[JudgeExample]:
+    """Twins of relational turn examples without anything before the judged turn: the right answer is X."""
+    relational = [e for e in examples if "relational" in e.tags and e.turn]
+    return [_alone(e) for e in rng.sample(relational, min(count, len(relational)))]
+
+
+def _alone(example: JudgeExample) -> JudgeExample:
+    trajectory, turn = example.trajectory, example.trajectory.turns[example.turn or 0]
+    kept = trajectory.model_copy(
+        update={
+            "messages": trajectory.messages[turn.start : turn.end],
+            "id": f"{trajectory.id}/alone{turn.index}",
+            "turn_rewards": None,
+            "metadata": {},
+        }
+    )
+    return replace(example, trajectory=kept, turn=0, label="X", notes="t1: what came before is not shown", quotes=(), source="elided")
+
+
+def balanced(examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3) -> list[JudgeExample]:
+    """At most ``per_criterion`` examples of each criterion; the commoner label at most ``ratio`` times the rarer.
+
+    The result is in random order. A criterion of which only one label occurs is left out.
+    """
+    cells: dict[str, dict[str, list[JudgeExample]]] = defaultdict(lambda: defaultdict(list))
+    for example in examples:
+        cells[example.criterion_id][example.label].append(example)
+    kept: list[JudgeExample] = []
+    for labels in cells.values():
+        if len(labels) < 2:
+            continue
+        rarest = min(len(group) for group in labels.values())
+        share = min(int(rarest * ratio), per_criterion // 2)
+        for group in labels.values():
+            kept += rng.sample(group, min(len(group), max(share, min(rarest, per_criterion - share))))
+    rng.shuffle(kept)
+    return kept

@@ -1,0 +1,1 @@
+"""The stages of the pipeline; each module has ``run(context) -> metrics``."""

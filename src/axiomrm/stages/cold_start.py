@@ -1,0 +1,50 @@
+"""Stage ``cold_start``: fine-tune the base on demonstrations until the dev loss stops falling."""
+
+from axiomrm.data.trajectory import Trajectory
+from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
+from axiomrm.stage_context import Metrics, StageContext
+from axiomrm.stages.world import base_folder, load_model, save_model
+
+
+def run(ctx: StageContext) -> Metrics:
+    """Write ``policy/``, the cold-started policy."""
+    import torch
+
+    torch.manual_seed(ctx.seed)
+    settings = ctx.config.cold_start
+    model, tokenizer = load_model(base_folder(ctx.config.base))
+    chat = TemplateChat(tokenizer)
+    rows = {
+        split: [dialogue_row(chat, t) for t in Trajectory.read(ctx.artifact("synthesize", f"demos_{split}.jsonl"))]
+        for split in ("train", "dev")
+    }
+
+    def tell(epoch: int, loss: float) -> None:
+        ctx.progress(f"epoch {epoch}, dev loss {loss:.3f}", epoch, settings.max_epochs)
+        ctx.kill_point("epoch")
+
+    result = fine_tune(
+        model,
+        rows["train"],
+        rows["dev"],
+        ColdStartSettings(
+            learning_rate=settings.learning_rate,
+            max_epochs=settings.max_epochs,
+            patience=settings.patience,
+            tokens_per_step=settings.tokens_per_step,
+            seed=ctx.seed,
+        ),
+        ctx.stage_dir / "training",
+        pad_id=tokenizer.pad_token_id,
+        on_epoch=tell,
+    )
+    save_model(model, tokenizer, ctx.stage_dir / "policy")
+    (ctx.stage_dir / "training" / "cold_start.pt").unlink()
+    return {
+        "dialogues": len(rows["train"]),
+        "epochs": result.epochs,
+        "best_epoch": result.best_epoch,
+        "dev_loss_before": result.dev_losses[0],
+        "dev_loss": min(result.dev_losses),
+    }

@@ -1,0 +1,113 @@
+"""Stage ``policy``: each arm trains from the same cold start on the same tasks; dev success at a fixed cadence."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from axiomrm.config import RunConfig
+from axiomrm.data.trajectory import Task
+from axiomrm.data.writing import atomic_file
+from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.envs.service_desk import ServiceDesk
+from axiomrm.policy_opt.judge_reward import rubric_judge
+from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.rollout import collect, group_requests
+from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.trainer import PolicyTrainer
+from axiomrm.rubrics import Rubric
+from axiomrm.stage_context import Metrics, StageContext
+from axiomrm.stages.judging import judge_of
+from axiomrm.stages.world import load_model, save_model, tasks
+
+MAIN = "train"
+TRAIN_TASKS = 512
+RUBRIC = "service_desk_steps"
+
+
+def arms(config: RunConfig) -> dict[str, PolicyConfig]:
+    """Name → settings; the main arm first."""
+    return {MAIN: config.policy.train, **config.policy.arms}
+
+
+def evaluate(model: Any, chat: TemplateChat, drawn: Sequence[Task], settings: PolicyConfig, seed: int) -> list[Episode]:
+    """One sampled episode a task, at the training temperature."""
+    sampler = TransformersSampler(model, chat.end_ids, temperature=settings.rollout.temperature)
+    requests = group_requests(drawn, 1, "eval")
+    return collect(sampler, chat, ServiceDesk, requests, limits=settings.rollout.limits(), seed=seed)
+
+
+def success(episodes: Sequence[Episode]) -> float | None:
+    """Share of episodes with outcome 1 among those that have one."""
+    known = [e.record.outcome for e in episodes if e.record.outcome == e.record.outcome]
+    return sum(o >= 1 for o in known) / len(known) if known else None
+
+
+def run(ctx: StageContext) -> Metrics:
+    """Write ``<arm>/policy/`` and ``<arm>/curve.json`` for each arm."""
+    judge: TurnJudge | None = None
+    if ctx.config.policy.turn_reward == "judge":
+        judge = rubric_judge(judge_of(ctx.artifact("rm_personal", "judge/final")), Rubric.load(RUBRIC))
+    metrics: dict[str, Any] = {}
+    for name, settings in arms(ctx.config).items():
+        metrics[name] = _train_arm(ctx, name, settings, judge)
+    return metrics
+
+
+def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge: TurnJudge | None) -> dict[str, Any]:
+    folder = ctx.stage_dir / name
+    finished = folder / "finished.json"
+    if finished.exists():
+        found: dict[str, Any] = json.loads(finished.read_text(encoding="utf-8"))
+        return found
+    settings = settings.model_copy(update={"seed": ctx.seed})
+    model, tokenizer = load_model(ctx.artifact("cold_start", "policy"))
+    chat = TemplateChat(tokenizer)
+    dev = tasks("dev", "eval", ctx.config.policy.eval_episodes, ctx.seed)
+    curve = _Curve(folder / "curve.json")
+
+    def measure(done: int) -> None:
+        curve.add(done, done * settings.tasks_per_iteration * settings.group_size, success(evaluate(model, chat, dev, settings, ctx.seed)))
+
+    def after(iteration: int, row: dict[str, float], episodes: list[Episode]) -> None:
+        ctx.progress(f"{name}: rollout success {row.get('reward/outcome_mean', float('nan')):.2f}", iteration + 1, settings.iterations)
+        if (iteration + 1) % ctx.config.policy.eval_every == 0 or iteration + 1 == settings.iterations:
+            measure(iteration + 1)
+        ctx.kill_point(f"{name}_iteration")
+
+    if not curve.has(0):
+        measure(0)
+    train = tasks("train", "policy", TRAIN_TASKS, ctx.seed)
+    trainer = PolicyTrainer(model, chat, ServiceDesk, train, settings, folder / "training", turn_judge=judge, on_iteration=after)
+    rows = trainer.run()
+    save_model(model, tokenizer, folder / "policy")
+    summary = {
+        "curve": curve.points,
+        "rollouts": settings.iterations * settings.tasks_per_iteration * settings.group_size,
+        "seconds": sum(r["time/rollout_s"] + r["time/judge_s"] + r["time/update_s"] for r in rows),
+        "last": {k: v for k, v in rows[-1].items()},
+    }
+    with atomic_file(finished) as handle:
+        json.dump(summary, handle)
+    return summary
+
+
+class _Curve:
+    """Dev success by iteration, one file, each point written once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+    def has(self, iteration: int) -> bool:
+        """Whether that point is there."""
+        return any(p["iteration"] == iteration for p in self.points)
+
+    def add(self, iteration: int, rollouts: int, value: float | None) -> None:
+        """Write a point; one of an earlier attempt is replaced."""
+        self.points = [p for p in self.points if p["iteration"] < iteration]
+        self.points.append({"iteration": iteration, "rollouts": rollouts, "success": value})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(self.path) as handle:
+            json.dump(self.points, handle)
