@@ -25,7 +25,10 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 def _number(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
     if value == int(value) and abs(value) < 1e15:
         return dumper.represent_scalar("tag:yaml.org,2002:int", str(int(value)))
-    return dumper.represent_scalar("tag:yaml.org,2002:float", repr(value))
+    # PyYAML takes 1e-06 for a text and would write a tag before it; 1.0e-06 it takes for a number.
+    mantissa, e, exponent = repr(value).partition("e")
+    text = f"{mantissa}.0e{exponent}" if e and "." not in mantissa else repr(value)
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
 
 
 _Dumper.add_representer(str, _text)

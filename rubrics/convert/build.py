@@ -164,7 +164,9 @@ def anchors_of(
     """
     merged: dict[float, list[str]] = {}
     for level in sorted(levels, key=lambda level: level.value):
-        merged.setdefault(level.value, []).append(level.text.strip() or f"level {level.value:g}")
+        merged.setdefault(level.value, []).append(
+            level.text if level.text.strip() else f"level {level.value:g}"
+        )
     if len(merged) < len(levels):
         entry.lose(name, "approximated", "levels of one value are merged")
     if len(merged) < 2:
@@ -180,7 +182,10 @@ def anchors_of(
         entry.lose(name, "approximated", f"values {low:g}…{high:g} are stretched to 0…1")
     texts = _different([" / ".join(dict.fromkeys(merged[v])) for v in values], entry, name)
     span = high - low
-    return tuple(Anchor(value=_short((v - low) / span), text=t) for v, t in zip(values, texts, strict=True))
+    return tuple(
+        Anchor(value=v if (low, high) == (0, 1) else _short((v - low) / span), text=t)
+        for v, t in zip(values, texts, strict=True)
+    )
 
 
 def _short(value: float) -> float:

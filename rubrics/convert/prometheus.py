@@ -15,6 +15,7 @@ from axiomrm.rubrics.convert.written import Read, Written, as_json
 from axiomrm.rubrics.model import Source
 from axiomrm.rubrics.rubric import Rubric
 
+SOURCE = "prometheus"
 SCORES = (1, 2, 3, 4, 5)
 
 
@@ -64,7 +65,7 @@ def _criterion(record: Entry, task: str) -> tuple[Criterion, dict[str, Any]]:
         context = {k: v for k, v in inner.data.items() if k not in known}
     else:
         inner.drop_rest(known)
-    sources = (Source(kind="prometheus", ref=task),) if task else ()
+    sources = (Source(kind=SOURCE, ref=task),) if task else ()
     return Criterion(statement, anchors=anchors, sources=sources), context
 
 
@@ -85,6 +86,7 @@ def write(rubric: Rubric) -> Written:
         raise DataError(f"{theorem.id}: Prometheus needs five anchors, found {len(anchors)}")
     if theorem.polarity == "penalty":
         raise DataError(f"{theorem.id}: Prometheus has no penalties")
-    tree = {"criteria": theorem.statement}
+    refs = [s.ref for s in theorem.sources if s.kind == SOURCE]
+    tree = {**({"id": refs[0]} if refs else {}), "criteria": theorem.statement}
     tree.update({f"score{k}_description": a.text for k, a in zip(SCORES, anchors, strict=True)})
     return Written(as_json(tree), (theorem.id,))

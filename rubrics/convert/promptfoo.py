@@ -104,7 +104,8 @@ def _assertions(parent: Entry, factor: float = 1.0) -> Iterator[tuple[Entry, flo
 
 def _criterion(entry: Entry, factor: float) -> Criterion | None:
     text = entry.text("value")
-    weight = round(_weight(entry) * factor, 12)
+    weight = _weight(entry) * factor
+    weight = weight if factor == 1 else round(weight, 12)
     polarity = _TYPES[entry.text("type")]
     metric = entry.text("metric", "")
     sources = []
