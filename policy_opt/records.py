@@ -7,7 +7,7 @@ other trajectories are evicted; running statistics are applied when a step is dr
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -157,12 +157,16 @@ def check_tokens(record: TrajectoryRecord) -> None:
 
 def to_json(record: TrajectoryRecord) -> dict[str, Any]:
     """Plain JSON values; NaN stays NaN (Python's JSON reads it back), arrays become lists."""
-    return {str(key): _plain(value) for key, value in asdict(record).items()}
+    row: dict[str, Any] = _plain(record)
+    return row
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if is_dataclass(value):
+        # Not dataclasses.asdict: it deep-copies every array first.
+        return {key: _plain(item) for key, item in vars(value).items()}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
