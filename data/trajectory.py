@@ -102,7 +102,7 @@ class Trajectory(_Value):
     def turns(self) -> tuple[Turn, ...]:
         """The turns, in order."""
         starts = [i for i, m in enumerate(self.messages) if m.role == "assistant"]
-        ends = [*starts[1:], len(self.messages)]
+        ends = [*starts[1:], len(self.messages)] if starts else []
         return tuple(
             Turn(t, a, b, self.messages[a:b]) for t, (a, b) in enumerate(zip(starts, ends, strict=True))
         )
