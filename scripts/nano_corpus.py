@@ -160,8 +160,29 @@ def nonce(rng: random.Random) -> str:
     return "".join(rng.choice("bdfgklmnprstvz") + rng.choice("aeiou") for _ in range(2))
 
 
-def document(rng: random.Random, general: list[dict[str, str]]) -> list[Message]:
+DRILLS_FROM = 35_200
+"""Number of the first document that may be a drill: what came before teaches the language of the desk."""
+
+
+def drill(rng: random.Random) -> list[Message]:
+    """Dense copying: say a list again, or the partner of a key in a list of pairs."""
+    if rng.random() < 0.5:
+        values = [random_value(rng) for _ in range(rng.randint(4, 16))]
+        chat = [Message(role="user", content="say again\n" + " ".join(values))]
+        return [*chat, Message(role="assistant", content=" ".join(values))]
+    keys = rng.sample([*words.NAMES, *words.CITIES, *words.ITEMS], rng.randint(3, 8))
+    pairs = {key: random_value(rng) for key in keys}
+    listed = ", ".join(f"{k} {v}" for k, v in pairs.items())
+    chat = [Message(role="user", content=f"pairs {listed}")]
+    for key in rng.sample(keys, min(len(keys), 4)):
+        chat += [Message(role="user", content=f"with {key}"), Message(role="assistant", content=f"{key} {pairs[key]}")]
+    return chat
+
+
+def document(rng: random.Random, general: list[dict[str, str]], number: int = 0) -> list[Message]:
     """One training document as chat messages."""
+    if number >= DRILLS_FROM and rng.random() < 0.4:
+        return drill(rng)
     draw = rng.random()
     if draw < 0.06 and general:
         return [Message(role="user", content=(g := rng.choice(general))["user"]), Message(role="assistant", content=g["assistant"])]

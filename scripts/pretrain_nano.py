@@ -58,7 +58,7 @@ def batches(chat: TemplateChat, general_path: Path, start: int, tokens: int) -> 
     number = start
     while True:
         general = read_general(general_path)
-        docs = sorted((encode(chat, document(random.Random(number + i), general)) for i in range(800)), key=lambda d: len(d[0]))
+        docs = sorted((encode(chat, document(random.Random(number + i), general, number + i)) for i in range(800)), key=lambda d: len(d[0]))
         number += 800
         groups: list[list[tuple[list[int], list[float]]]] = [[]]
         for doc in docs:
