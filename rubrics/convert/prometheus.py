@@ -48,12 +48,14 @@ def _criterion(record: Entry, task: str) -> tuple[Criterion, dict[str, Any]]:
     inner, context = record, {}
     if isinstance(record.data.get("score_rubric"), dict):
         inner = entry_of(
-            record.data["score_rubric"], record.file, f"{record.path}/score_rubric", record.losses
+            record.data["score_rubric"], record.file, f"{record.path}/score_rubric".lstrip("/"), record.losses
         )
         context = {k: v for k, v in record.data.items() if k not in ("score_rubric", "id")}
     prefix = "orig_" if "orig_criteria" in inner.data else ""
     if "scoring" in inner.data:
-        scores = entry_of(inner.data["scoring"], record.file, f"{inner.path}/scoring", record.losses)
+        scores = entry_of(
+            inner.data["scoring"], record.file, f"{inner.path}/scoring".lstrip("/"), record.losses
+        )
         statement, keys = inner.text("description"), [f"score_{k}" for k in SCORES]
     else:
         scores, statement = inner, inner.text(f"{prefix}criteria")

@@ -1,4 +1,4 @@
-"""``axiomrm rubric …``: lint, test, show, diff, lock, new.
+"""``axiomrm rubric …``: lint, test, show, diff, lock, convert, new.
 
 Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2 user error.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from axiomrm import cli_rubric_test
+from axiomrm import cli_rubric_convert, cli_rubric_test
 from axiomrm.errors import ConfigError, DataError, RubricError
 from axiomrm.rubrics import Finding, Personal, Rubric
 from axiomrm.rubrics.diff import diff as compare
@@ -27,6 +27,7 @@ from axiomrm.rubrics.starter import starter
 
 app = typer.Typer(help="Write, check and try rubrics.", no_args_is_help=True, add_completion=False)
 app.command("test")(cli_rubric_test.test)
+app.command("convert")(cli_rubric_convert.convert)
 
 RubricPath = Annotated[
     list[Path] | None,

@@ -1,4 +1,4 @@
-"""import(export(r)) has r's hash wherever the report is empty, and the report is empty on what a format can say."""
+"""import(export(r)) has the hash of r where the report is empty; it is empty on what a format can say."""
 
 from dataclasses import dataclass
 from typing import Any
