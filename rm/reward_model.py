@@ -129,7 +129,14 @@ class RewardModel:
 
     @classmethod
     def connect(
-        cls, url: str, *, model: str, min_mass: float | None = None, template: str = "default", **options: Any
+        cls,
+        url: str,
+        *,
+        model: str,
+        min_mass: float | None = None,
+        template: str = "default",
+        deadline_s: float = 60.0,
+        **options: Any,
     ) -> "RewardModel":
         """A judge behind an OpenAI-compatible server; the key comes from ``OPENAI_API_KEY``.
 
@@ -138,16 +145,17 @@ class RewardModel:
             model: the server's name of the model.
             min_mass: 0 by default: such a model counts as never trained as a judge unless this is set.
             template: prompt template.
+            deadline_s: seconds for one verdict, retries included.
             **options: ``mode``, ``readout``, ``temperature``, ``max_notes_tokens``, ``seed``, ``secret``.
 
         Raises:
             ConfigError: the URL cannot be used.
         """
-        from axiomrm.rm.engines.openai import OpenAIEngine
+        from axiomrm.rm.engines.openai import HttpLimits, OpenAIEngine
 
         secret = options.pop("secret", DEFAULT_SECRET)
         prompter = JudgePrompter(None, template=template, secret=secret)
-        engine = OpenAIEngine(url, model)
+        engine = OpenAIEngine(url, model, HttpLimits(deadline_s=deadline_s))
         return cls(engine, prompter, Asking(min_mass=min_mass or 0.0, untrained=min_mass is None, **options))
 
     @classmethod

@@ -95,8 +95,9 @@ class TransformersEngine:
             ConfigError: an unknown dtype, or nothing loadable there.
         """
         torch_dtype = getattr(torch, dtype, None)
-        if not isinstance(torch_dtype, torch.dtype):
+        if not isinstance(torch_dtype, torch.dtype) or not torch_dtype.is_floating_point:
             raise ConfigError(f"dtype {dtype!r}: use 'float32', 'bfloat16' or 'float16'")
+        transformers.utils.logging.disable_progress_bar()  # bars are the command line's, ours
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
             model = AutoModelForCausalLM.from_pretrained(

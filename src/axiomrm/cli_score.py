@@ -57,11 +57,12 @@ def score(
     out: Annotated[Path | None, typer.Option(help="output; default: LOGS.scored.jsonl, here")] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
     served_model: Annotated[str, typer.Option(help="model name at a server")] = "",
+    patience: Annotated[float, typer.Option(min=0.1, help="seconds for one answer of a server")] = 60.0,
 ) -> None:
     """Score each conversation with a rubric; without --model only its programmatic and constraint items."""
     if mode not in ("direct", "critique"):
         raise typer.BadParameter(f"{mode!r} is neither 'direct' nor 'critique'", param_hint="--mode")
-    judge = _judge(model, mode, dtype, served_model)
+    judge = _judge(model, mode, dtype, served_model, patience)
     target = out or Path(f"{logs.stem}.scored.jsonl")
     summary = score_file(logs, Rubric.load(rubric), judge, target, limit)
     for line in report(summary, target, judge):
@@ -149,11 +150,11 @@ def rejected_path(target: Path) -> Path:
     return target.with_name(f"{target.name.removesuffix('.jsonl').removesuffix('.scored')}.rejected.jsonl")
 
 
-def _judge(model: str | None, mode: Any, dtype: str, served_model: str) -> RewardModel:
+def _judge(model: str | None, mode: Any, dtype: str, served_model: str, patience: float) -> RewardModel:
     if model is None:
         return RewardModel.programmatic()
     if model.startswith(("http://", "https://")):
-        return RewardModel.connect(model, model=served_model, mode=mode)
+        return RewardModel.connect(model, model=served_model, mode=mode, deadline_s=patience)
     return RewardModel.from_pretrained(model, mode=mode, dtype=dtype)
 
 
