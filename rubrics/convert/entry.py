@@ -160,7 +160,9 @@ def load_yaml(text: str, file: str) -> Any:
                 raise DataError(
                     f"{file}:{mark.line + 1}:{mark.column + 1}: aliases are not read; repeat the value"
                 )
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        json.dumps(value, ensure_ascii=False, default=str).encode()  # half an emoji cannot be written again
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
@@ -185,7 +187,8 @@ def rows(text: str, file: str) -> Iterator[tuple[str, Any]]:
     Raises:
         DataError: a line is no JSON.
     """
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # A line ends in a line feed and nothing else: U+2028 is text.
+    lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > 1 and all(line.lstrip().startswith("{") for _, line in lines):
         for number, line in lines:
             yield f"line {number}", _json(line, file, number)
@@ -195,10 +198,14 @@ def rows(text: str, file: str) -> Iterator[tuple[str, Any]]:
 
 def _json(text: str, file: str, line: int) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half an emoji cannot be written again
+        return value
     except (ValueError, RecursionError) as error:
         at = line + getattr(error, "lineno", 1) - 1
-        raise DataError(f"{file}:{at}: not readable as JSON: {getattr(error, 'msg', error)}") from error
+        reason = getattr(error, "msg", "") or getattr(error, "reason", error)
+        raise DataError(f"{file}:{at}: not readable as JSON: {reason}") from error
 
 
 def _no_constant(name: str) -> Any:

@@ -173,7 +173,7 @@ def _contexts(path: Path) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     out = {}
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(_text(path).rstrip("\n").split("\n"), 1):
         try:
             row = json.loads(line)
             name = row.pop("rubric")

@@ -397,6 +397,11 @@ def test_equal_texts_get_different_ids() -> None:
 
 
 BAD = [
+    (
+        "rubrichub",
+        '{"rubrics": [{"criterion": "\\ud83d", "points": 1}]}',
+        "surrogates not allowed|invalid Unicode",
+    ),
     ("autorubric", "[]", "no criterion"),
     ("autorubric", "{}", "one of rubric, sections, criteria"),
     ("autorubric", "[{requirement: 3}]", "0/requirement: 3 is not a text"),

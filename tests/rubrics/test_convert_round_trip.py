@@ -14,8 +14,7 @@ from axiomrm.rubrics.convert.build import Criterion, activated, build
 from axiomrm.rubrics.model import Anchor
 
 WORDS = st.text(
-    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp"))
-    | st.sampled_from("\n:#{}'\"- "),
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")) | st.sampled_from("\n\t\u2028:#{}'\"- "),
     min_size=1,
     max_size=25,
 ).filter(lambda text: bool(text.strip()))
