@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,10 +41,15 @@ def height(module: str) -> int:
     return ROOMS.index(room) if room in ROOMS else len(ROOMS)
 
 
-def imported(path: Path) -> set[str]:
-    """The ``axiomrm`` modules that a file imports, inside functions and for type checkers too."""
+@cache
+def tree(module: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))))
+
+
+def imported(module: str) -> set[str]:
+    """The ``axiomrm`` modules that a module imports, inside functions and for type checkers too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in tree(module):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module == "axiomrm":
@@ -67,15 +73,14 @@ def test_type_checkers_see_the_folder_that_is_built(name: str) -> None:
     assert (ROOT / "src").joinpath(*name.split(".")).resolve() == (ROOT / FOLDERS[name]).resolve()
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_go_down_only(module: str) -> None:
-    assert {name for name in imported(MODULES[module]) if height(name) > height(module)} == set()
+def test_imports_go_down_only() -> None:
+    upward = {m: [name for name in imported(m) if height(name) > height(m)] for m in MODULES}
+    assert {module: names for module, names in upward.items() if names} == {}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_are_absolute(module: str) -> None:
-    nodes = ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8")))
-    assert not [node for node in nodes if isinstance(node, ast.ImportFrom) and node.level]
+def test_imports_are_absolute() -> None:
+    relative = {m for m in MODULES for node in tree(m) if isinstance(node, ast.ImportFrom) and node.level}
+    assert relative == set()
 
 
 def test_the_order_of_the_rooms_is_what_the_test_thinks() -> None:
@@ -120,19 +125,18 @@ IMPORT_NAMES = {"pyyaml": "yaml", "scikit-learn": "sklearn", "z3-solver": "z3", 
 """Distribution to module, where they differ."""
 
 
-def third_party(path: Path) -> set[str]:
-    """Top-level modules that a file imports from outside Python and axiomrm."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+def third_party(module: str) -> set[str]:
+    """Top-level modules that a module imports from outside Python and axiomrm."""
+    names = {alias.name for node in tree(module) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in tree(module) if isinstance(node, ast.ImportFrom)}
     return {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"axiomrm"}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_what_a_module_imports_is_declared(module: str) -> None:
+def test_what_a_module_imports_is_declared() -> None:
     declared = {canonicalize_name(requirement.name) for requirement in direct_requirements()}
     names = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in declared}
-    assert third_party(MODULES[module]) - names == set()
+    undeclared = {module: third_party(module) - names for module in MODULES}
+    assert {module: missing for module, missing in undeclared.items() if missing} == {}
 
 
 def test_the_version_is_written_once_in_two_places() -> None:
