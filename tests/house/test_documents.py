@@ -75,6 +75,12 @@ def test_each_file_in_the_list_of_papers_exists() -> None:
     assert files and [file for file in files if not (ROOT / file).exists()] == []
 
 
+def test_each_paper_that_the_code_names_is_in_the_list() -> None:
+    named = {paper for module in MODULES for paper in re.findall(r"arXiv:\d{4}\.\d{4,5}", source(module))}
+    listed = (ROOT / "PAPERS.md").read_text(encoding="utf-8")
+    assert {paper for paper in named if paper not in listed} == set()
+
+
 def test_each_link_between_documents_leads_somewhere() -> None:
     for document in ("README.md", "CONTRIBUTING.md", "PAPERS.md"):
         text = (ROOT / document).read_text(encoding="utf-8")
