@@ -37,6 +37,7 @@ class Summary:
     scored: int = 0
     rejected: list[dict[str, Any]] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
+    """By outcome, of the conversations that were scored; rejected ones are counted apart."""
     rewards: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -170,13 +171,12 @@ def _rows(
     results = judge.score_many(named, rubric, batch=len(named))
     for (line, side, _), trajectory, result in zip(flat, named, results, strict=True):
         failure = result if isinstance(result, Failed) else _unreadable(result)
-        if isinstance(result, Judgement):
-            summary.verdicts.update(outcome(verdict) for _, _, verdict in result.all_verdicts())
         if failure is not None:
             place = {"file": file, "line": line, "id": trajectory.id, "side": side}
             summary.rejected.append({**place, "kind": failure.kind, "reason": failure.detail})
         elif isinstance(result, Judgement):
             summary.scored += 1
+            summary.verdicts.update(outcome(verdict) for _, _, verdict in result.all_verdicts())
             summary.rewards += [] if result.reward is None else [result.reward]
             yield ScoreRow(file=file, line=line, id=trajectory.id, side=side, judgement=result)
 

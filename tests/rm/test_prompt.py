@@ -32,7 +32,7 @@ def talk(*said: str, **fields: Any) -> Trajectory:
     roles = ("user", "assistant")
     return Trajectory(
         messages=tuple(Message(role=roles[i % 2], content=s) for i, s in enumerate(said)), **fields
-    )  # type: ignore[arg-type]
+    )
 
 
 def rendered(prompter: JudgePrompter, *args: Any, **options: Any) -> Prompt:

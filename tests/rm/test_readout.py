@@ -59,7 +59,7 @@ def test_low_mass_fails_and_one_low_reading_of_two_is_left_out() -> None:
 def test_without_logprobs_only_the_sampled_readout_gives_a_number() -> None:
     written = [Reading(label="Y"), Reading(label="Y"), Reading(label="N"), Reading(label="X")]
     for readout in ("expected", "argmax"):
-        found = read_out(written, BINARY, Rule(readout=readout))  # type: ignore[arg-type]
+        found = read_out(written, BINARY, Rule(readout=readout))
         assert isinstance(found, Failed) and found.kind == "no_logprobs"
     shares = read_out(written, BINARY, Rule(readout="sampled"))
     assert isinstance(shares, Scored)
