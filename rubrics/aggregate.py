@@ -200,10 +200,7 @@ def _result(
     scale, total = active.policy.scale, plus.total + minus.total
     coverage = fsum(r.weight * r.reading.scored for r in rows) / total if total else 0.0
     reason = _reason(active, rows, plus, minus, gate, coverage)
-    base = None
-    if total and _has_points(plus, minus):
-        base = _base(scale, plus.point or 0.0, minus.point or 0.0, plus.total, minus.total)
-    reward, interval = _rewards(scale, plus, minus, gate, base)
+    base, reward, interval = _rewards(scale, plus, minus, gate)
     parts = _contributions(rows, plus, minus, scale)
     unclipped, generic, personal = _parts(parts, plus, minus, scale)
     return Aggregate(
@@ -225,22 +222,28 @@ def _result(
 
 
 def _rewards(
-    scale: str, plus: _Side, minus: _Side, gate: Gate, base: float | None
-) -> tuple[float | None, tuple[float, float]]:
-    """Reward and interval; what rounding does in the last place never puts the one outside the other."""
+    scale: str, plus: _Side, minus: _Side, gate: Gate
+) -> tuple[float | None, float | None, tuple[float, float]]:
+    """Base, reward and interval.
+
+    A turn item without a point can still have bounds inside (0, 1), and then the mean over the others can lie
+    outside of what is possible: the base is brought to the nearest possible value.
+    """
     total = plus.total + minus.total
 
     def outside(u: float) -> float:
         return min(plus.total, max(-minus.total, u * total - minus.total)) if scale == "signed" else u
 
     if not total:
-        return None, (outside(0.0), outside(gate.best))
-    low = outside(min(gate.worst, _base(scale, plus.lo, minus.hi, plus.total, minus.total)))
-    high = outside(min(gate.best, _base(scale, plus.hi, minus.lo, plus.total, minus.total)))
-    if base is None:
-        return None, (low, high)
-    reward = outside(min(gate.point, base))
-    return reward, (min(low, reward), max(high, reward))
+        return None, None, (outside(0.0), outside(gate.best))
+    low = _base(scale, plus.lo, minus.hi, plus.total, minus.total)
+    high = _base(scale, plus.hi, minus.lo, plus.total, minus.total)
+    interval = (outside(min(gate.worst, low)), outside(min(gate.best, high)))
+    if not _has_points(plus, minus):
+        return None, None, interval
+    base = _base(scale, plus.point or 0.0, minus.point or 0.0, plus.total, minus.total)
+    base = min(high, max(low, base))
+    return base, outside(min(gate.point, base)), interval
 
 
 def _has_points(plus: _Side, minus: _Side) -> bool:
