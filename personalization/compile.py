@@ -81,7 +81,9 @@ def compile_criteria(
         raise ConfigError(f"criteria need a view for 'criteria_generation', this one is for {view.purpose!r}")
     _check_templates(view, rubric)
     budget = min(rubric.policy.personal_budget, lambda_max)
-    share(n_events, maximum=budget, kappa=kappa)  # complains about its arguments before anything is compiled
+    share(
+        n_events, maximum=lambda_max, kappa=kappa
+    )  # complains about its arguments before anything is compiled
     wanted = {key for t in rubric.templates for key in t.reads}
     slots = {k: v for k, v in view.read(features).items() if k in wanted}
     found = {i.id for i in rubric.bind(features, Personal(slots, budget)).items if i.personal}

@@ -41,10 +41,10 @@ _SLOTS: dict[str, tuple[str, tuple[bool | int | str, ...], tuple[bool | int | st
 class Population:
     """How users are drawn; with the defaults who knew every taste would be right in .91 of choices."""
 
-    concentration: float = 0.5
+    concentration: float = 0.4
     """Of the Dirichlet distribution over habits: below 1 a user cares about one or two of them."""
-    quality_low: float = 0.2
-    quality_high: float = 0.7
+    quality_low: float = 0.15
+    quality_high: float = 0.65
     """The weight of quality is uniform between these."""
     steepness: float = 10.0
     """β: ln odds for a utility difference of 1."""

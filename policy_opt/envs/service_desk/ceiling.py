@@ -55,7 +55,7 @@ def ceiling(
     *,
     users: int = 60,
     per_user: int = 20,
-    history: int = 24,
+    history: int = 40,
     tasks: int = 40,
     rubric: Rubric | None = None,
     population: Population = POPULATION,
