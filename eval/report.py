@@ -15,6 +15,8 @@ from axiomrm.eval.report_data import Curve, ReportData, TurnVerdict
 from axiomrm.eval.svg import Row, Series, dot_chart, line_chart
 
 TEMPLATES = Path(__file__).with_name("templates")
+COUNTS = {"turns", "tokens", "steps", "action tokens", "tool calls"}
+"""Behavioural metrics that are numbers of things, even where they lie between 0 and 1."""
 SMALL_N = 20
 """Items below which a number is marked as resting on few."""
 
@@ -170,15 +172,12 @@ def policy_chart(curves: Sequence[Curve], target: float) -> Markup:
 
 def behaviour_rows(behaviour: dict[str, dict[str, Estimate]]) -> list[tuple[str, list[tuple[Estimate, str]]]]:
     """One row a metric, one cell a policy; shares are shown in percent, counts as they are."""
-    names = list(dict.fromkeys(name for metrics in behaviour.values() for name in metrics))
+    names = dict.fromkeys(name for metrics in behaviour.values() for name in metrics)
     rows = []
     for name in names:
         cells = [metrics.get(name, NOT_MEASURED) for metrics in behaviour.values()]
-        scale = (
-            "percent"
-            if name.endswith(("rate", "share", "success", "reuse", "recovery", "compliance", "conformity"))
-            else "plain"
-        )
+        known = [cell.value for cell in cells if cell.value is not None]
+        scale = "percent" if name not in COUNTS and all(0 <= value <= 1 for value in known) else "plain"
         rows.append((name, [(cell, scale) for cell in cells]))
     return rows
 

@@ -11,6 +11,7 @@ from axiomrm.config_file import Dumper, apply_override, describe, read_document
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
+from axiomrm.rm.training.config import LoraSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -59,11 +60,17 @@ class JudgeStageConfig(Config):
     row_tokens: int = Field(default=1024, ge=8)
     """Size up to which questions about one dialogue share a row."""
     batch_tokens: int = Field(default=4096, ge=8)
-    """Padded tokens of an optimizer step."""
+    """Padded tokens of a forward pass."""
     max_train_tokens: int | None = Field(default=None, ge=1)
     """Tokens after which the stage ends; ``null``: as many as the epochs have."""
     checkpoint_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints; a killed run goes on from the last one."""
+    accumulate: int = Field(default=1, ge=1)
+    """Forward passes of ``batch_tokens`` an optimizer step."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = False
+    lora: LoraSettings | None = None
+    """Train low-rank adapters instead of all weights."""
 
 
 class GeneralConfig(Config):

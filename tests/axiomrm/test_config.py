@@ -124,10 +124,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_config(tmp_path / "none.yaml")
 
 
-def test_only_inputs_that_exist_are_hashed_and_a_missing_data_file_is_an_error(tmp_path: Path) -> None:
-    pairs = tmp_path / "pairs.jsonl"
-    config = load_config(write(tmp_path, "name: a\n"), [f"rm.general.pairs={pairs}"])
-    with pytest.raises(ConfigError, match=r"rm\.general\.pairs: there is no file"):
-        config.input_paths()
-    pairs.write_text("{}\n")
-    assert config.input_paths() == {"rm.general.pairs": pairs}
+def test_a_base_that_is_a_folder_is_an_input_and_the_shipped_one_is_code(tmp_path: Path) -> None:
+    assert RunConfig(name="a").input_paths() == {}
+    assert RunConfig(name="a", base=str(tmp_path)).input_paths() == {"base": tmp_path}

@@ -142,13 +142,13 @@ def test_a_fresh_run_replaces_the_old_one(tmp_path: Path) -> None:
 
 
 def test_a_changed_input_is_named(tmp_path: Path) -> None:
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text("1\n")
-    changes = {"rm": {"general": {"pairs": str(pairs)}}}
-    run(tmp_path, **changes)
-    pairs.write_text("2\n")
-    with pytest.raises(ConfigError, match=r"content of rm\.general\.pairs"):
-        run(tmp_path, **changes)
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "weights").write_text("1")
+    run(tmp_path / "runs", base=str(base))
+    (base / "weights").write_text("2")
+    with pytest.raises(ConfigError, match=r"content of base"):
+        run(tmp_path / "runs", base=str(base))
 
 
 def test_other_code_is_refused_unless_accepted_and_then_recorded(

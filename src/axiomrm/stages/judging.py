@@ -33,6 +33,10 @@ def stage_config(ctx: StageContext, name: str, settings: JudgeStageConfig) -> St
         max_train_tokens=settings.max_train_tokens,
         learning_rate=settings.learning_rate,
         save_steps=settings.checkpoint_every,
+        accumulate=settings.accumulate,
+        precision=settings.precision,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        lora=settings.lora,
         seed=ctx.seed,
     )
 
