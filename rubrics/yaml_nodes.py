@@ -21,7 +21,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = {".nan": "nan", ".inf": "inf", "+.inf": "inf", "-.inf": "-inf"}
-_WORDS = {"yes", "no", "on", "off", "y", "n"}
+_WORDS = {"yes", "no", "on", "off"}
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[Tt ].*)?")
 _ODD_NUMBER = re.compile(
     r"[-+]?0[0-7_]+|[-+]?0[xXbBoO][0-9a-fA-F_]+|[-+]?\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|[-+]?\d[\d_]*_[\d_]*"
