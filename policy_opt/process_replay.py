@@ -166,8 +166,8 @@ class ProcessReplay:
             exponent=PRIORITY_EXPONENT,
             rng=rng,
         )
-        # Where nothing old is left the minibatch is smaller: filling it up would spend the fresh batch's reuse
-        # at once and leave nothing to replay.
+        # Where nothing old is left the minibatch is smaller: filling it up would spend the reuse of the fresh
+        # batch at once and leave nothing to replay.
         usable = [record for record in fresh if self.buffer.usable(record)]
         order = rng.permutation(len(usable))[:n_fresh]
         steps = self._steps([usable[i] for i in order], self.snapshot)

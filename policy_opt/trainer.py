@@ -7,6 +7,7 @@ checkpoint, and metrics rows after it are dropped and written again.
 
 import copy
 import json
+import logging
 import math
 import time
 from collections import Counter
@@ -25,12 +26,14 @@ from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
+from axiomrm.policy_opt.monitors import Monitors
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.seeds import generator
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step
 
+log = logging.getLogger(__name__)
 Metrics = dict[str, float]
 STOP_REUSE_KL = 3.0
 STOP_REUSE_ESS = 0.2
@@ -62,8 +65,8 @@ class PolicyTrainer:
         config: the run.
         folder: checkpoints and ``metrics.jsonl``.
         turn_judge: asked for turns whose reward the environment left to the judge; ``None`` = outcome only.
-        on_iteration: called after each iteration with its number, metrics and rollouts (for monitors,
-            reports, bars).
+        on_iteration: called after each iteration with its number, metrics and rollouts, again for an
+            iteration that a kill makes run again (for reports and bars).
         """
         if not tasks:
             raise ConfigError("policy training: no tasks given; pass at least one")
@@ -82,6 +85,7 @@ class PolicyTrainer:
         self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
         self.iteration = 0
         self.grad_norms: list[float] = []
+        self.monitors = Monitors()
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -95,11 +99,12 @@ class PolicyTrainer:
             rows.append(metrics)
             with self._metrics_path.open("a", encoding="utf-8") as file:
                 file.write(canonical_json(metrics) + "\n")
+            if self.on_iteration is not None:
+                # Before the checkpoint: a kill in between repeats the iteration, callback included.
+                self.on_iteration(self.iteration, metrics, episodes)
             self.iteration += 1
             if self.iteration % self.config.checkpoint_every == 0 or self.iteration == self.config.iterations:
                 self._save()
-            if self.on_iteration is not None:
-                self.on_iteration(self.iteration - 1, metrics, episodes)
         return rows
 
     def _iterate(self) -> tuple[Metrics, list[Episode]]:
@@ -115,6 +120,9 @@ class PolicyTrainer:
         metrics |= self.algorithm.ingest(records, self.iteration)
         metrics |= self._update()
         metrics |= self.algorithm.finish(self.iteration)
+        for alarm in self.monitors.update(episodes):
+            log.warning("iteration %d: %s: %s", self.iteration, alarm.name, alarm.message)
+            metrics[f"monitor/{alarm.name}"] = 1.0
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
         metrics |= {"time/update_s": time.perf_counter() - scored}
         return metrics, episodes
@@ -224,6 +232,7 @@ class PolicyTrainer:
                 "algorithm": self.algorithm.state_dict(),
                 "kl": self.kl.state_dict(),
                 "grad_norms": self.grad_norms,
+                "monitors": self.monitors.state_dict(),
                 "reference": self.reference_hash,
                 "config": self.config.model_dump(mode="json"),
             },
@@ -240,6 +249,7 @@ class PolicyTrainer:
         torch.set_rng_state(tensors["torch_rng"])
         self.algorithm.load_state_dict(state["algorithm"])
         self.kl.load_state_dict(state["kl"])
+        self.monitors.load_state_dict(state["monitors"])
         self.grad_norms, self.iteration = state["grad_norms"], state["iteration"]
 
     def _check_same_run(self, path: Path, state: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def _warm_state(turns: int, symbols: int) -> dict[str, torch.Tensor]:
         optimizer.zero_grad()
         logits = model(input_ids=batch).logits[:, :-1]
         trained = (batch[:, :-1] == ASSISTANT) | (batch[:, 1:] == END)
-        torch.nn.functional.cross_entropy(logits[trained], batch[:, 1:][trained]).backward()
+        torch.nn.functional.cross_entropy(logits[trained], batch[:, 1:][trained]).backward()  # type: ignore[no-untyped-call]  # torch
         optimizer.step()
     return {k: v.clone() for k, v in model.state_dict().items()}
 

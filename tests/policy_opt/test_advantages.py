@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.advantages import (
     effective_beta,
@@ -12,8 +15,6 @@ from axiomrm.policy_opt.advantages import (
     spearman,
 )
 from axiomrm.policy_opt.grpo import grpo_advantages
-from hypothesis import given
-from hypothesis import strategies as st
 
 NAN = float("nan")
 reward_lists = st.lists(st.floats(-10, 10), min_size=2, max_size=8)
@@ -44,8 +45,8 @@ def test_a_missing_reward_is_a_deleted_sample(rewards: list[float], data: st.Dat
     hole = data.draw(st.integers(0, len(rewards)))
     with_hole = [*rewards[:hole], NAN, *rewards[hole:]]
     for scale in ("none", "batch", "group"):
-        whole = group_advantages(with_hole, ["g"] * len(with_hole), scale=scale)  # type: ignore[arg-type]  # drawn
-        alone = group_advantages(rewards, ["g"] * len(rewards), scale=scale)  # type: ignore[arg-type]  # drawn
+        whole = group_advantages(with_hole, ["g"] * len(with_hole), scale=scale)
+        alone = group_advantages(rewards, ["g"] * len(rewards), scale=scale)
         assert np.isnan(whole[hole])
         np.testing.assert_allclose(np.delete(whole, hole), alone, atol=1e-9)
 

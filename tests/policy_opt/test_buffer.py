@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.records import StepRecord, StepReturns, Target, TrajectoryRecord, from_json, to_json
@@ -23,8 +24,8 @@ def record(
     steps = [
         StepRecord(
             traj_id=name, turn=t, segment=0, start=2 + 4 * t, end=4 + 4 * t, policy_version=version,
-            behaviour_logprobs=np.array([-0.5, -0.25], dtype=np.float32), r_local=r, uses=uses, judge_revision=judge,
-            returns=StepReturns(Target(r), Target(extra.get("outcome", 1.0))),
+            behaviour_logprobs=np.array([-0.5, -0.25], dtype=np.float32), r_local=r, uses=uses,
+            judge_revision=judge, returns=StepReturns(Target(r), Target(extra.get("outcome", 1.0))),
         )
         for t, r in enumerate(rewards)
     ]  # fmt: skip

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from axiomrm.policy_opt.correction import (
     StepRatios,
     correction_weights,

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from axiomrm.policy_opt.kl import KLController, k1, k2, k3, kl_surrogate
 
 

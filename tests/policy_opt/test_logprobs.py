@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.logprobs import logprobs_of_hidden, selected_logprobs, trunk_and_head
 

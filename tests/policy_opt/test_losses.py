@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
+
 from axiomrm.policy_opt.losses import aggregate, cispo_loss, clipped_surrogate, step_weights
 
 
@@ -54,12 +55,15 @@ def trl_loss(loss_type: str, new: torch.Tensor, old: torch.Tensor, advantages: t
     trainer.args = SimpleNamespace(delta=None, use_bias_correction_kl=False)
     trainer.accelerator.num_processes = 1
     trainer.accelerator.gather.side_effect = lambda tensor: tensor
-    vars(trainer).update(
+    settings: dict[str, Any] = dict(
         beta=0.0, epsilon_low=0.2, epsilon_high=2.0 if loss_type == "cispo" else 0.2, loss_type=loss_type,
-        importance_sampling_level="token", off_policy_mask_threshold=None, top_entropy_quantile=1.0, use_vllm=False,
-        aux_loss_enabled=False, current_gradient_accumulation_steps=1, _entropy_bonus_enabled=False,
+        importance_sampling_level="token", off_policy_mask_threshold=None, top_entropy_quantile=1.0,
+        use_vllm=False, aux_loss_enabled=False,
+        current_gradient_accumulation_steps=1, _entropy_bonus_enabled=False,
         max_completion_length=10, model=SimpleNamespace(training=False),
     )  # fmt: skip
+    for name, value in settings.items():
+        setattr(trainer, name, value)
     inputs: dict[str, Any] = {
         "prompt_ids": torch.zeros(3, 1, dtype=torch.long),
         "prompt_mask": torch.ones(3, 1, dtype=torch.long),
@@ -75,8 +79,14 @@ def trl_loss(loss_type: str, new: torch.Tensor, old: torch.Tensor, advantages: t
 
 @pytest.mark.parametrize(
     ("loss_type", "kind", "constant"),
-    [("grpo", "trajectory", 1.0), ("bnpo", "token", 1.0), ("dapo", "token", 1.0), ("dr_grpo", "constant", 10.0), ("cispo", "token", 1.0)],
-)  # fmt: skip
+    [
+        ("grpo", "trajectory", 1.0),
+        ("bnpo", "token", 1.0),
+        ("dapo", "token", 1.0),
+        ("dr_grpo", "constant", 10.0),
+        ("cispo", "token", 1.0),
+    ],
+)
 def test_value_and_gradient_equal_trl(loss_type: str, kind: str, constant: float) -> None:
     new, old, advantages = tensors()
     theirs_in, ours_in = new.clone().requires_grad_(), new.clone().requires_grad_()

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.best_of_k import select_best
 from axiomrm.policy_opt.config import ProcessReplayConfig
@@ -50,7 +51,7 @@ def advantages(algorithm: ProcessReplay, records: Sequence[TrajectoryRecord]) ->
 def test_both_terms_by_hand() -> None:
     a, b = record("a", 1.0, [0.5, 1.0]), record("b", 0.0, [0.25])
     got = advantages(plain(alpha=1.0, beta=0.5), [a, b])
-    # outcome +-1; turn 0: 0.5 - 0.25 = +-0.25; turn 1 of a is alone in its group and has no statistic: left out
+    # outcome +-1; turn 0: 0.5 - 0.25 = +-0.25; turn 1 of a is alone and has no statistic: left out
     assert got == [[1.125, 1.0], [-1.125]]
 
 

@@ -2,9 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from axiomrm.policy_opt.returns import immediate, local_returns, progress_delta, return_to_go
 from hypothesis import given
 from hypothesis import strategies as st
+
+from axiomrm.policy_opt.returns import immediate, local_returns, progress_delta, return_to_go
 
 NAN = float("nan")
 

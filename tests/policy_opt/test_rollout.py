@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from axiomrm.data.environment import Action, Observation
 from axiomrm.data.trajectory import Message
 from axiomrm.policy_opt.packing import extends

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from axiomrm.policy_opt.logprobs import selected_logprobs
 from axiomrm.policy_opt.sampler import Generation, TransformersSampler
 

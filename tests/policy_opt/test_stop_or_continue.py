@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+
 from axiomrm.policy_opt.advantages import leave_one_out
 
 STOP, MAX_TURNS, N = 0.5, 3, 3
@@ -24,7 +25,7 @@ def expected_gradient(normalise_first: bool) -> float:
     """Exact expectation over all groups of three episodes."""
     total = 0.0
     for group in itertools.product(episodes(), repeat=N):
-        probability = np.prod([p for _, p in group])
+        probability = float(np.prod([p for _, p in group]))
         rewards = [np.array(REWARDS[:turns]) for turns, _ in group]
         returns = [r[::-1].cumsum()[::-1] for r in rewards]
         target = rewards if normalise_first else returns
@@ -59,7 +60,12 @@ def decision_advantage(returns: list[np.ndarray], own: int, decisions: int) -> n
 
 
 def true_gradient() -> float:
-    return sum(p * float((score(n) * np.append(np.array(REWARDS[:n])[::-1].cumsum()[::-1][1:], 0.0)[: len(score(n))]).sum()) for n, p in episodes())  # fmt: skip
+    total = 0.0
+    for turns, probability in episodes():
+        follow = np.append(np.array(REWARDS[:turns])[::-1].cumsum()[::-1][1:], 0.0)
+        s = score(turns)
+        total += probability * float((s * follow[: len(s)]).sum())
+    return total
 
 
 def test_return_first_then_leave_one_out_is_unbiased() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
+
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.config import (
     BestOfKConfig,
@@ -15,7 +17,6 @@ from axiomrm.policy_opt.config import (
     RolloutConfig,
 )
 from axiomrm.policy_opt.reward import TurnScores
-from pydantic import ValidationError
 
 
 def config(**options: Any) -> PolicyConfig:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.algorithm import Algorithm, Minibatch
