@@ -1,4 +1,4 @@
-"""``axiomrm rubric …``: lint, test, show, diff, lock, convert, new.
+"""``axiomrm rubric …``: lint, test, show, diff, lock, convert, improve, new.
 
 Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2 user error.
 """
@@ -28,6 +28,7 @@ from axiomrm.rubrics.starter import starter
 app = typer.Typer(help="Write, check and try rubrics.", no_args_is_help=True, add_completion=False)
 app.command("test")(cli_rubric_test.test)
 app.command("convert")(cli_rubric_convert.convert)
+app.command("improve")(cli_rubric_convert.improve)
 
 RubricPath = Annotated[
     list[Path] | None,
@@ -75,12 +76,9 @@ def _mend(path: Path) -> None:
 
 
 def _scored(rubric: Rubric, scores: Path) -> Sequence[Finding]:
-    try:
-        from axiomrm.rubrics import improve  # type: ignore[attr-defined,unused-ignore]  # comes with `improve`
-    except ImportError as error:
-        raise ConfigError("this version has no `--scores` yet") from error
-    found: Sequence[Finding] = improve.score_findings(rubric, scores)
-    return found
+    from axiomrm.rubrics.improve import score_findings
+
+    return score_findings(rubric, scores)
 
 
 def _print(found: Sequence[Finding], sources: Mapping[str, str], form: str, files: int) -> None:

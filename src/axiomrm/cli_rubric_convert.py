@@ -7,8 +7,13 @@ from typing import Annotated
 import typer
 
 from axiomrm.data.writing import atomic_file
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.rubrics.convert.files import Plan, plan
 from axiomrm.rubrics.findings import errors_of
+from axiomrm.rubrics.improve import accepted, read_proposal, read_rows
+from axiomrm.rubrics.improve import improve as propose
+from axiomrm.rubrics.load import find
+from axiomrm.rubrics.rubric import Rubric
 
 
 def convert(
@@ -70,3 +75,56 @@ def _lint(made: Plan) -> bool:
             "all items are drafts; --activate, or set their status to active, to let them score", err=True
         )
     return errors > 0
+
+
+def improve(
+    rubric: Annotated[str, typer.Argument(help="rubric file")],
+    scores: Annotated[list[Path] | None, typer.Option(help="rows of axiomrm score; may be repeated")] = None,
+    labels: Annotated[Path | None, typer.Option(help="human scores: JSONL of {id, score}")] = None,
+    transcripts: Annotated[
+        list[Path] | None, typer.Option(help="chat logs, if they are not where the rows say")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="folder for the proposal")] = Path(),
+    accept: Annotated[Path | None, typer.Option(help="a proposal to take changes from")] = None,
+    only: Annotated[str | None, typer.Option(help="changes or criteria to take, comma-separated")] = None,
+    rubric_path: Annotated[
+        list[Path] | None, typer.Option("--rubric-path", help="folder for imports")
+    ] = None,
+) -> None:
+    """Find criteria that do no work, or the wrong one; propose changes; take them with --accept.
+
+    Writes proposal.yaml, proposal.diff and evidence.md; the rubric itself changes only with --accept.
+    """
+    path = find(rubric, tuple(rubric_path or ()))
+    loaded = Rubric.load(path, search=tuple(rubric_path or ()))
+    if accept is not None:
+        _accept(loaded, path, accept, only)
+        return
+    if not scores:
+        raise ConfigError("give --scores (rows of axiomrm score) to look for faults, or --accept a proposal")
+    if only is not None:
+        raise ConfigError("--only goes with --accept")
+    found = propose(loaded, read_rows(scores, labels, transcripts or ()))
+    texts = {
+        "proposal.yaml": found.proposal.to_yaml(),
+        "proposal.diff": found.diff,
+        "evidence.md": found.evidence,
+    }
+    for name, text in texts.items():
+        with atomic_file(out / name) as handle:
+            handle.write(text)
+    for change in found.proposal.changes:
+        typer.echo(f"{change.id} {change.criterion}: {change.fault.replace('_', ' ')}: {change.why}")
+    typer.echo(f"{len(found.faults)} findings; wrote {', '.join(str(out / name) for name in texts)}")
+
+
+def _accept(rubric: Rubric, path: Path, proposal: Path, only: str | None) -> None:
+    try:
+        text = proposal.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{proposal}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    names = [word.strip() for word in (only or "").split(",") if word.strip()]
+    new = accepted(rubric, read_proposal(text, str(proposal)), names)
+    with atomic_file(path) as handle:
+        handle.write(new)
+    typer.echo(f"wrote {path}, version {Rubric.load(path, search=rubric.search).version}")
