@@ -136,3 +136,13 @@ def _uniforms(seed: Seed, count: int) -> np.ndarray:
         f"{number}|{copies}|".encode() + np.asarray(ids, dtype=np.int64).tobytes()
     ).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big")).random(count)
+
+
+def row_seeds(prompts: Sequence[Ids], seed: int) -> list[Seed]:
+    """``(seed, prompt, copies of it before)``: what a row's random numbers depend on."""
+    count: dict[Ids, int] = {}
+    seeds = []
+    for ids in prompts:
+        seeds.append((seed, ids, count.get(ids, 0)))
+        count[ids] = count.get(ids, 0) + 1
+    return seeds

@@ -60,6 +60,8 @@ def work_balance(model: Any) -> float:
 def cache_bytes(model: Any) -> int:
     """Bytes of keys and values for one token."""
     config = model.config.get_text_config()
+    if not getattr(config, "num_attention_heads", None):
+        return 1  # no attention, no keys and values
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(2 * config.num_hidden_layers * heads * width * model.dtype.itemsize)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
@@ -30,7 +30,7 @@ from axiomrm.rm.engines.base import (
     Sampling,
     failure_of,
 )
-from axiomrm.rm.engines.decoding import Prefilled, decode, merge_prefilled
+from axiomrm.rm.engines.decoding import Prefilled, decode, merge_prefilled, row_seeds
 from axiomrm.rm.engines.model_facts import (
     cache_bytes,
     end_ids_of,
@@ -80,7 +80,7 @@ class TransformersEngine:
         self.usage = {"prompt_tokens": 0, "unshared_tokens": 0, "completion_tokens": 0}
         """Tokens fed, tokens that separate prompts would have taken, tokens written; since the start."""
         self._balance = work_balance(model)
-        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._reuse = plain_attention(model) and self._probe()
         if not self._reuse:
             log.warning("%s: no shared prefixes, prompts run in plain batches", type(model).__name__)
@@ -148,7 +148,7 @@ class TransformersEngine:
             self._too_long(len(p.ids), sampling.max_new_tokens) or UNREAD for p in prompts
         ]
         fitting = [i for i, result in enumerate(results) if result is UNREAD]
-        seeds = _row_seeds([prompts[i].ids for i in fitting], sampling.seed)
+        seeds = row_seeds([prompts[i].ids for i in fitting], sampling.seed)
         for batch in self._decode_batches([len(prompts[i].ids) + sampling.max_new_tokens for i in fitting]):
             rows = [fitting[j] for j in batch]
             try:
@@ -239,12 +239,17 @@ class TransformersEngine:
             # An additive mask: eager attention adds it, sdpa takes it as it is.
             blocked = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=device)
             mask = torch.where(mask, torch.zeros((), dtype=dtype, device=device), blocked)[:, None]
+        options = {
+            "position_ids": torch.from_numpy(positions).to(device),
+            "logits_to_keep": keep,
+            # Without a configuration its layers keep every token, also where attention slides.
+            **({"past_key_values": DynamicCache()} if use_cache else {}),
+        }
         return self.model(
             input_ids=torch.from_numpy(ids).to(device),
             attention_mask=mask if mask.dim() == 4 else mask.long(),
-            position_ids=torch.from_numpy(positions).to(device),
             use_cache=use_cache,
-            **({"logits_to_keep": keep} if self._keeps else {}),
+            **{name: value for name, value in options.items() if name in self._accepts},
         )
 
     @torch.inference_mode()
@@ -255,6 +260,8 @@ class TransformersEngine:
         for batch in buckets([row.size for row in rows], **limits):
             packs = [rows[i] for i in batch]
             logits, cache = self._forward(packs, use_cache=True)
+            if not hasattr(cache, "layers"):
+                raise RuntimeError(f"{type(self.model).__name__} keeps no keys and values: use direct mode")
             parts.append((packs, logits, cache))
         return merge_prefilled(parts, len(sequences))
 
@@ -264,26 +271,26 @@ class TransformersEngine:
         rows = self.budget.decode_rows
         return [batch[i : i + rows] for batch in batches for i in range(0, len(batch), rows)]
 
+    @torch.inference_mode()
     def _probe(self) -> bool:
         """Whether a packed row reads as its prompts do alone, on twelve tokens of this model."""
         vocabulary = min(int(self.model.config.get_text_config().vocab_size), 50)
         trunk = tuple(i % vocabulary for i in range(3, 9))
         branches = [(*trunk, *(b * 5 + i + 1 for i in range(3))) for b in range(2)]
-        shared: dict[int, Tensor] = {}
-        alone: dict[int, Tensor] = {}
-        failures: list[Failed] = []
-
-        def keep_in(store: dict[int, Tensor]) -> Callable[[int, Tensor], None]:
-            return lambda i, logits: store.__setitem__(i, logits.float())
-
-        for store, reuse in ((shared, True), (alone, False)):
-            self._reuse = reuse
-            self._each_last_logits(branches, keep_in(store), lambda _, failure: failures.append(failure))
-        self.usage = dict.fromkeys(self.usage, 0)
-        if failures:
+        rows = pack(branches, max_branches=100), pack(branches, max_branches=0)
+        try:
+            self._reuse = True
+            shared = self._forward(rows[0], use_cache=False)[0][0].float()
+            self._reuse = False
+            alone = self._forward(rows[1], use_cache=False)[0][:, 0].float()
+        except Exception as error:
+            # Models fail in many ways on a mask they do not know; each means that they take the plain path.
+            log.debug("packed probe: %s", error)
             return False
-        gaps = [(shared[i] - alone[i]).abs().max() / (alone[i].std() + 1e-6) for i in (0, 1)]
-        return float(max(gaps)) < PROBE_TOLERANCE * (1 if self.model.dtype == torch.float32 else 10)
+        finally:
+            self.usage = dict.fromkeys(self.usage, 0)
+        gap = float((shared - alone).abs().max() / (alone.std() + 1e-6))
+        return gap < PROBE_TOLERANCE * (1 if self.model.dtype == torch.float32 else 10)
 
 
 def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:
@@ -293,13 +300,3 @@ def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:
     if not bool(torch.isfinite(total)):
         return Failed(kind="engine_error", detail="the model's logits are not finite")
     return LabelReading(dict(zip(table.label_ids, picked.tolist(), strict=True)))
-
-
-def _row_seeds(prompts: Sequence[Ids], seed: int) -> list[tuple[int, Ids, int]]:
-    """``(seed, prompt, copies of it before)``: what a row's random numbers depend on."""
-    count: dict[Ids, int] = {}
-    seeds = []
-    for ids in prompts:
-        seeds.append((seed, ids, count.get(ids, 0)))
-        count[ids] = count.get(ids, 0) + 1
-    return seeds

@@ -84,6 +84,20 @@ def test_sliding_windows_take_the_plain_path_and_say_so(
     assert engine.usage["prompt_tokens"] == engine.usage["unshared_tokens"]
 
 
+def test_models_of_other_kinds_take_the_plain_path(
+    make_model: Callable[..., Any], tiny_tokenizer: Any
+) -> None:
+    asked = prompts(1)
+    for family in ("Bloom", "Mamba"):  # positions inside the attention; no attention at all
+        model = make_model(family, num_attention_heads=4)
+        engine = TransformersEngine(model, tiny_tokenizer)
+        assert not engine.capabilities.prefix_reuse
+        for prompt, reading in zip(asked, engine.label_logprobs(asked, [TABLE] * len(asked)), strict=True):
+            assert isinstance(reading, LabelReading)
+            reference = alone(model, prompt.ids + TABLE.lead_in_ids)
+            assert reading.logprobs["Y"] == pytest.approx(float(reference[30]), abs=1e-3)
+
+
 def test_bf16_reads_close_to_fp32(make_model: Callable[..., Any], tiny_tokenizer: Any) -> None:
     asked = prompts(1)
     exact = TransformersEngine(make_model(), tiny_tokenizer).label_logprobs(asked, [TABLE] * len(asked))
@@ -94,13 +108,17 @@ def test_bf16_reads_close_to_fp32(make_model: Callable[..., Any], tiny_tokenizer
         assert b.logprobs["Y"] == pytest.approx(a.logprobs["Y"], abs=0.5)
 
 
-def test_greedy_text_equals_transformers_own_generate(tiny_llama: Any, tiny_tokenizer: Any) -> None:
-    engine = TransformersEngine(tiny_llama, tiny_tokenizer)
+@pytest.mark.parametrize(("family", "options"), [("Llama", {}), ("Mistral", {"sliding_window": 8})])
+def test_greedy_text_equals_transformers_own_generate(
+    family: str, options: dict[str, Any], make_model: Callable[..., Any], tiny_tokenizer: Any
+) -> None:
+    model = make_model(family, **options)
+    engine = TransformersEngine(model, tiny_tokenizer)
     asked = prompts(2)
     written = engine.generate(asked, Sampling(max_new_tokens=12, temperature=0))
     for prompt, found in zip(asked, written, strict=True):
         assert isinstance(found, Generation)
-        reference = tiny_llama.generate(
+        reference = model.generate(
             torch.tensor([prompt.ids]), max_new_tokens=12, do_sample=False, eos_token_id=2, pad_token_id=0
         )[0, len(prompt.ids) :].tolist()
         reference = reference[: reference.index(2)] if 2 in reference else reference
