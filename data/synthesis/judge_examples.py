@@ -5,11 +5,11 @@ A rollout carries ``metadata["labels"]``: for each turn, criterion id → ``{"va
 """
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from axiomrm.data.synthesis.examples import JudgeExample
+from axiomrm.data.synthesis.examples import JudgeExample, by_trajectory
 from axiomrm.data.trajectory import Trajectory
 
 GOAL = "sd.goal"
@@ -95,4 +95,29 @@ def balanced(examples: Sequence[JudgeExample], per_criterion: int, rng: random.R
         for group in labels.values():
             kept += rng.sample(group, min(len(group), max(share, min(rarest, per_criterion - share))))
     rng.shuffle(kept)
+    return kept
+
+
+def dense(examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3) -> list[JudgeExample]:
+    """A balanced choice that asks many questions about few dialogues, since those share one reading of it.
+
+    Dialogues are taken in random order; each gives all its rarer answers, and commoner ones as long as their number
+    stays within ``ratio`` times the rarer. At most ``per_criterion`` examples of each criterion, dialogue by dialogue.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for example in examples:
+        counts[example.criterion_id][example.label] += 1
+    rarer = {c: min(n, key=lambda label: n[label]) for c, n in counts.items() if len(n) > 1}
+    groups = list(by_trajectory(e for e in examples if e.criterion_id in rarer).values())
+    rng.shuffle(groups)
+    taken: dict[str, Counter[str]] = defaultdict(Counter)
+    kept: list[JudgeExample] = []
+    for group in groups:
+        rng.shuffle(group)
+        for example in sorted(group, key=lambda e: e.label != rarer[e.criterion_id]):
+            mine, rare = taken[example.criterion_id], rarer[example.criterion_id]
+            room = example.label == rare or mine[example.label] < ratio * mine[rare]
+            if room and mine.total() < per_criterion:
+                mine[example.label] += 1
+                kept.append(example)
     return kept

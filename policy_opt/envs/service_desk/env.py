@@ -13,7 +13,7 @@ from axiomrm.data.environment import Action, Observation
 from axiomrm.data.trajectory import Message, Task, ToolCall
 from axiomrm.policy_opt.envs.service_desk import criteria, oracle
 from axiomrm.policy_opt.envs.service_desk.tasks import TURN_LIMIT, Spec, sample_task, spec_of
-from axiomrm.policy_opt.envs.service_desk.user import User, asked_slots
+from axiomrm.policy_opt.envs.service_desk.user import User
 from axiomrm.policy_opt.envs.service_desk.world import TOOL_SPECS, WRITES, World
 
 SYSTEM = "You work at a service desk."
@@ -55,7 +55,7 @@ class ServiceDesk:
             messages, error_kind = self._run_tools(action, wanted)
             gone = False
         else:
-            messages, gone = self._talk(action.text)
+            messages, gone = self._talk(action.text, wanted)
         truncated = not gone and self.turn >= self.turn_limit
         info = self._info()
         info |= {"oracle_turn": worth.value, "assessment": worth.kind, "labels": labels, "error_kind": error_kind}
@@ -65,7 +65,7 @@ class ServiceDesk:
         return Observation(tuple(messages), TOOL_SPECS), None, gone, truncated, info
 
     def outcome(self) -> float:
-        """1 if every request ended as it should: goal rows, no forbidden write, no false report; else 0."""
+        """1 if every request ended as it should: goal rows, no forbidden write, no false or early report; else 0."""
         done = self.user.current >= len(self.spec.requests)
         clean = self.bad_writes == 0 and self.false_reports == 0
         return float(done and clean and self.world.contents() == self.spec.goal())
@@ -80,9 +80,9 @@ class ServiceDesk:
             if slot in ("city", "item", "channel", "home"):
                 self.progress.known[slot] = value
 
-    def _talk(self, text: str) -> tuple[list[Message], bool]:
-        closing = not asked_slots(text) and "?" not in text
-        if closing and not oracle.report_is_true(text, self.progress):
+    def _talk(self, text: str, wanted: oracle.Expected) -> tuple[list[Message], bool]:
+        closing = "?" not in text
+        if closing and not (wanted.close and oracle.report_is_true(text, self.progress)):
             self.false_reports += 1
         reply = self.user.reply(text)
         if reply is None:

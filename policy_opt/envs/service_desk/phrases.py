@@ -110,14 +110,3 @@ def _dress(core: str, style: Style, rng: random.Random, name: str | None, after:
 def fault_in(text: str, kind: str) -> str | None:
     """The fault sentence of that kind in the text, if any."""
     return next((f for f in FAULTS[kind] if f in text), None)
-
-
-def style_of(text: str) -> dict[str, bool]:
-    """Style facts of one agent text that personal criteria ask about."""
-    casual = any(w in text.lower() for w in ("hey", "sure thing", "okay", "yep", "nope", "done,", "what is", "can you", "got ", "looks like", "have a good one", "all set"))
-    return {
-        "short": len(text.split()) <= 12,
-        "casual": casual,
-        "named": any(f"{n}," in text for n in words.NAMES),
-        "next_steps": any(s in text for s in (*ASK_NEXT, *CLOSE_NEXT)),
-    }

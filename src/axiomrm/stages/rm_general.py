@@ -3,7 +3,7 @@
 import random
 
 from axiomrm.data.synthesis.examples import JudgeExample
-from axiomrm.data.synthesis.judge_examples import balanced, goal_examples, turn_examples
+from axiomrm.data.synthesis.judge_examples import dense, goal_examples, turn_examples
 from axiomrm.policy_opt.envs.service_desk.criteria import ASK, STEP
 from axiomrm.rm.training.stages import train_stage
 from axiomrm.stage_context import Metrics, StageContext
@@ -16,7 +16,7 @@ def examples(ctx: StageContext, split: str) -> list[JudgeExample]:
     rollouts = read(ctx, f"judge_{split}")
     rng = random.Random(f"general/{split}/{ctx.seed}")  # noqa: S311
     found = [*turn_examples(rollouts, {STEP: ASK[STEP]}, TAGS), *goal_examples(rollouts)]
-    return balanced(found, ctx.config.rm.general.max_examples, rng)
+    return dense(found, ctx.config.rm.general.max_examples, rng)
 
 
 def run(ctx: StageContext) -> Metrics:

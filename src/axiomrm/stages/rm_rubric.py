@@ -3,7 +3,7 @@
 import random
 
 from axiomrm.data.synthesis.examples import JudgeExample
-from axiomrm.data.synthesis.judge_examples import balanced, missing_evidence, turn_examples
+from axiomrm.data.synthesis.judge_examples import dense, missing_evidence, turn_examples
 from axiomrm.policy_opt.envs.service_desk.criteria import ASK
 from axiomrm.rm.training.stages import train_stage
 from axiomrm.stage_context import Metrics, StageContext
@@ -15,7 +15,7 @@ def examples(ctx: StageContext, split: str) -> list[JudgeExample]:
     """Balanced examples of all criteria, some of them without their evidence, and general ones."""
     settings = ctx.config.rm.rubric
     rng = random.Random(f"rubric/{split}/{ctx.seed}")  # noqa: S311
-    found = balanced(turn_examples(read(ctx, f"judge_{split}"), ASK, TAGS), settings.max_examples, rng)
+    found = dense(turn_examples(read(ctx, f"judge_{split}"), ASK, TAGS), settings.max_examples, rng)
     hidden = missing_evidence(found, int(settings.missing_evidence_share * len(found)), rng)
     replay = rm_general.examples(ctx, split)
     found += [*hidden, *rng.sample(replay, min(len(replay), int(settings.replay_share * len(found))))]

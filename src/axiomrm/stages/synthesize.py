@@ -19,7 +19,7 @@ from axiomrm.stages.world import expert_for, flawed_for, tasks
 _VALUES = re.compile(
     r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b"
 )
-FLAW_RATES = (0.15, 0.45)
+FLAW_RATES = (0.25, 0.55)
 
 
 def masked(trajectory: Trajectory) -> str:
