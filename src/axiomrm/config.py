@@ -165,7 +165,7 @@ class RunConfig(Config):
     """Folder under ``runs/``."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     base: str = "nano"
-    """``nano`` (shipped), the folder of a causal LM, or a hub id."""
+    """``nano`` (shipped) or the folder of a causal language model."""
     threads: int = Field(default=2, ge=1)
     """CPU threads; sums run in another order with another number, so it belongs to the run."""
     synthesize: SynthesizeConfig = SynthesizeConfig()

@@ -37,6 +37,8 @@ def build_manifest(config: RunConfig) -> dict[str, Any]:
         "format": FORMAT,
         "seed": config.seed,
         "config": config.model_dump(mode="json"),
+        "base": path_hash(base) if (base := _base(config)) is not None else config.base,
+        "rubrics": {file.stem: path_hash(file) for file in sorted(_home("rubrics").glob("library/*.yaml"))},
         "inputs": {key: path_hash(path) for key, path in sorted(config.input_paths().items())},
         "code": {"version": axiomrm.__version__, "sha256": code_hash()},
         "libraries": {"python": platform.python_version(), **dict(_versions())},
@@ -130,6 +132,12 @@ def _package_files() -> Iterator[tuple[str, Path]]:
             shown = not file.name.startswith(("cli", "report")) and "__pycache__" not in name
             if file.is_file() and own and shown:
                 yield f"{room}/{name}", file
+
+
+def _base(config: RunConfig) -> Path | None:
+    """Folder of the base model; ``None``: it is not on this disk."""
+    folder = _home("data") / "bundled" / "nano" if config.base == "nano" else Path(config.base).expanduser()
+    return folder if folder.exists() else None
 
 
 def _home(room: str) -> Path:

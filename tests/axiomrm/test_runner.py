@@ -283,4 +283,5 @@ def test_the_manifest_says_what_the_run_is_made_from(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "toy" / "manifest.json").read_text())
     assert manifest["seed"] == 3 and manifest["config"]["evaluate"]["episodes"] == 200
     assert set(manifest["libraries"]) >= {"python", "torch", "transformers", "trl", "numpy"}
-    assert len(manifest["code"]["sha256"]) == 64
+    assert len(manifest["code"]["sha256"]) == len(manifest["base"]) == 64
+    assert len(manifest["rubrics"]["service_desk_steps"]) == 64
