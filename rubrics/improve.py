@@ -27,7 +27,7 @@ from axiomrm.rubrics.improve_proposal import (
     with_edits,
 )
 from axiomrm.rubrics.improve_rows import Row, Rows, read_rows, sort_rows
-from axiomrm.rubrics.improve_tests import MIN_UNITS, Fault, faults, too_few
+from axiomrm.rubrics.improve_faults import MIN_UNITS, Fault, faults, too_few
 from axiomrm.rubrics.rubric import Rubric
 
 __all__ = [

@@ -13,7 +13,7 @@ from axiomrm.rubrics.diff import diff
 from axiomrm.rubrics.findings import raise_findings
 from axiomrm.rubrics.improve_edit import Edit, edited_text
 from axiomrm.rubrics.improve_rows import Row
-from axiomrm.rubrics.improve_tests import Fault
+from axiomrm.rubrics.improve_faults import Fault
 from axiomrm.rubrics.lint import lint
 from axiomrm.rubrics.load import assemble
 from axiomrm.rubrics.model import Theorem

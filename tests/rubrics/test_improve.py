@@ -182,9 +182,9 @@ def test_a_dead_criterion_is_found() -> None:
 def test_a_turn_level_criterion_is_counted_by_turns() -> None:
     # 120 conversations are too few, their 360 turns are not
     rows = clean(1, 120)
-    turns: tuple[dict[str, Verdict], ...] = ({"th.c": Scored(value=1.0)},) * 3
+    turn: dict[str, Verdict] = {"th.c": Scored(value=1.0)}
     bare = with_values(rows, "th.c", dict.fromkeys(range(len(rows))))
-    faults = improve(rubric(), sort_rows([replace(r, turns=turns) for r in bare])).faults
+    faults = improve(rubric(), sort_rows([replace(r, turns=(turn, turn, turn)) for r in bare])).faults
     assert [(f.kind, f.criterion, f.units) for f in faults] == [("dead", "th.c", 360)]
 
 
@@ -396,7 +396,7 @@ policy: {scale: net}
 
 
 def test_flow_style_is_edited_in_place() -> None:
-    edits = [
+    edits: list[dict[str, Any]] = [
         {"id": "th.a", "set": {"status": "deprecated"}},
         {"id": "th.b", "set": {"weight": 2.5}},
         {"version": "2.0.0"},

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -12,12 +12,9 @@ import numpy as np
 from axiomrm.data.verdict import CannotAssess, Scored, Verdict
 from axiomrm.rubrics.improve_rows import Row, Rows
 from axiomrm.rubrics.improve_stats import (
-    Floats,
     alpha,
     bootstrap,
-    normal_quantile,
     partial_spearman,
-    rise_z,
     spearman,
     wilson_lower,
 )
@@ -29,10 +26,6 @@ UNASSESSABLE_SHARE = 0.2
 REDUNDANT, REDUNDANT_LOW = 0.9, 0.8
 UNRELIABLE_ALPHA = 0.4
 LENGTH_DRIVEN = 0.5
-RISE_LEVEL = 0.01
-"""Chance of a false rise over all criteria of one rubric."""
-RISE_MIN = 0.1
-"""Smallest rise of the mean, from the first to the last third of the versions."""
 
 Kind = Literal[
     "dead", "never_applies", "unassessable", "redundant", "unreliable", "length_driven", "exploited"
@@ -115,7 +108,10 @@ def faults(theorems: Sequence[Theorem], rows: Sequence[Row], everything: Rows) -
         for more in (_unreliable(found, rows, everything), _length(found, rows)):
             if more is not None:
                 yield more
-    yield from _exploited(alive, rows, everything)
+    # It needs the samples of this module, so it is imported where it is used.
+    from axiomrm.rubrics.improve_trend import exploited
+
+    yield from exploited(alive, rows, everything)
 
 
 def too_few(theorems: Sequence[Theorem], rows: Sequence[Row]) -> dict[str, int]:
@@ -169,7 +165,7 @@ def _redundant(found: Sequence[Sample], rows: Sequence[Row]) -> Iterator[Fault]:
         one, two = a.theorem, b.theorem
         if places[one.id] != places[two.id]:
             continue
-        common = sorted(values[one.id].keys() & values[two.id].keys(), key=_order)
+        common = sorted(values[one.id].keys() & values[two.id].keys(), key=order)
         if len(common) < MIN_UNITS:
             continue
         x, y = (np.array([values[t.id][k] for k in common]) for t in (one, two))
@@ -215,7 +211,7 @@ def _verdict(row: Row, name: str, turn: int | None) -> Verdict | None:
 
 def _length(found: Sample, rows: Sequence[Row]) -> Fault | None:
     points = []
-    for (index, turn), value in sorted(found.scored.items(), key=lambda e: _order(e[0])):
+    for (index, turn), value in sorted(found.scored.items(), key=lambda e: order(e[0])):
         length = rows[index].length
         if turn is not None and turn < len(rows[index].turn_lengths):
             length = rows[index].turn_lengths[turn]
@@ -237,73 +233,12 @@ def _length(found: Sample, rows: Sequence[Row]) -> Fault | None:
     return Fault("length_driven", found.theorem.id, message, len(points), examples=names, value=rho)
 
 
-def _exploited(found: Sequence[Sample], rows: Sequence[Row], everything: Rows) -> Iterator[Fault]:
-    bound = normal_quantile(1 - RISE_LEVEL / max(len(found), 1))
-    for one in found:
-        by_row: dict[int, list[float]] = {}
-        for (index, _), value in sorted(one.scored.items(), key=lambda e: _order(e[0])):
-            by_row.setdefault(index, []).append(value)
-        # One point a conversation: its turns are not independent of each other.
-        points = [
-            (version, sum(values) / len(values), index)
-            for index, values in by_row.items()
-            if (version := rows[index].version) is not None
-        ]
-        if len(points) < MIN_UNITS or len({p[0] for p in points}) < 2:
-            continue
-        versions, means = (np.array([p[i] for p in points]) for i in (0, 1))
-        rise = _rise(versions, means)
-        if not (rise_z(versions, means) >= bound and rise >= RISE_MIN):
-            continue
-        witness = _witness(one.theorem, rows, everything)
-        if witness is None or not _flat(rows, witness[1]):
-            continue
-        last = [p for p in points if p[0] == versions.max()]
-        worst = sorted(last, key=lambda p: (-p[1], witness[1].get(p[2], 0.0), p[2]))
-        names = tuple(dict.fromkeys(rows[p[2]].name for p in worst))[:5]
-        count = len(set(versions.tolist()))
-        message = f"mean rises by {rise:.2f} over {count} policy versions while {witness[0]} does not"
-        yield Fault("exploited", one.theorem.id, message, len(points), examples=names, value=rise)
-
-
-def _rise(version: Floats, value: Floats) -> float:
-    """Mean of the last third of the versions minus that of the first."""
-    found = np.unique(version)
-    third = max(1, len(found) // 3)
-    return float(value[version >= found[-third]].mean() - value[version <= found[third - 1]].mean())
-
-
-def _witness(
-    theorem: Theorem, rows: Sequence[Row], everything: Rows
-) -> tuple[str, Mapping[int, float]] | None:
-    """The closest independent view that covers enough rows: a second judge, human labels, the outcome."""
-    second = {}
-    for index, row in enumerate(rows):
-        other = everything.second.get(row.key)
-        values = list(sample(theorem, [other]).scored.values()) if other is not None else []
-        if values:
-            second[index] = sum(values) / len(values)
-    labels = {i: row.label for i, row in enumerate(rows) if row.label is not None}
-    outcomes = {i: row.outcome for i, row in enumerate(rows) if row.outcome is not None}
-    named = (("the second judge's mean", second), ("the human score", labels), ("the outcome", outcomes))
-    for name, found in named:
-        if sum(rows[i].version is not None for i in found) >= MIN_UNITS // 4:
-            return name, found
-    return None
-
-
-def _flat(rows: Sequence[Row], values: Mapping[int, float]) -> bool:
-    """Whether a witness does not rise over the versions, at the 5 % level."""
-    points = [(version, v) for i, v in values.items() if (version := rows[i].version) is not None]
-    z = rise_z(np.array([p[0] for p in points]), np.array([p[1] for p in points]))
-    return not z >= normal_quantile(0.95)
-
-
 def _names(units: Sequence[Unit], rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(rows[u.row].name for u in units))[:5]
 
 
-def _order(place: tuple[int, int | None]) -> tuple[int, int]:
+def order(place: tuple[int, int | None]) -> tuple[int, int]:
+    """Sort key of a row and a turn."""
     return place[0], -1 if place[1] is None else place[1]
 
 
