@@ -8,6 +8,10 @@ import typer
 from typer.testing import CliRunner
 
 from axiomrm.cli_score import schema_text, score
+from axiomrm.errors import ConfigError
+from axiomrm.rm.reward_model import RewardModel
+from axiomrm.rubrics import Rubric
+from axiomrm.score_file import score_file
 
 SCHEMA = Path(__file__).parents[2] / "rm" / "schema" / "score-1.json"
 RUBRIC = """
@@ -148,3 +152,44 @@ def test_a_file_without_one_readable_record_is_an_error(folder: Path) -> None:
     result = run("bad.jsonl", "--rubric", "brief.yaml")
     assert result.exception is not None
     assert "bad.jsonl:1" in str(result.exception)
+
+
+def test_a_killed_run_goes_on_and_gives_the_same_file(folder: Path) -> None:
+    write(folder / "logs.jsonl", *({**PAIR, "id": f"p{i}"} for i in range(20)))
+    assert run("logs.jsonl", "--rubric", "brief.yaml").exit_code == 0
+    whole = (folder / "logs.scored.jsonl").read_bytes()
+    rubric, judge = Rubric.load("brief.yaml"), RewardModel.programmatic()
+
+    def stop(conversations: int) -> None:
+        if conversations >= 32:
+            raise KeyboardInterrupt
+
+    target = folder / "again.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        score_file(Path("logs.jsonl"), rubric, judge, target, told=stop)
+    assert not target.exists()
+    partial = folder / "again.jsonl.partial"
+    for cut in (1, 400):  # in a line, and more than a line
+        kept = partial.read_bytes()[:-cut]
+        partial.write_bytes(kept)
+        lines = kept.count(b"\n") - 1  # without the header
+        with pytest.raises(KeyboardInterrupt):
+            score_file(Path("logs.jsonl"), rubric, judge, target, told=_raise)
+        partial.write_bytes(kept)
+    summary = score_file(Path("logs.jsonl"), rubric, judge, target)
+    assert summary.resumed == lines
+    assert (summary.records, summary.scored) == (20, 40)
+    assert target.read_bytes() == whole
+    assert not partial.exists()
+
+
+def _raise(_: int) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_partial_file_of_another_rubric_is_refused(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    (folder / "out.jsonl.partial").write_text('{"logs": "elsewhere"}\n')
+    result = run("logs.jsonl", "--rubric", "brief.yaml", "--out", "out.jsonl")
+    assert isinstance(result.exception, ConfigError)
+    assert "delete the file" in str(result.exception)
