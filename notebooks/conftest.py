@@ -1,4 +1,4 @@
-"""Notebooks walk a finished run; where ``AXIOMRM_RUN`` names none, the micro configuration is run for them."""
+"""Notebooks walk a finished run; without ``AXIOMRM_RUN`` the micro configuration is run for them."""
 
 import os
 import subprocess

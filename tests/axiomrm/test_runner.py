@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import axiomrm
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.runner import Stage, StageContext, read_run, run_one, run_pipeline
 
@@ -25,6 +26,11 @@ def _load_toy() -> ModuleType:
 
 
 toy = _load_toy()
+
+
+@pytest.fixture(autouse=True)
+def _pinned_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("axiomrm.manifest.code_hash", lambda: "pinned")
 
 
 def run(root: Path, **changes: Any) -> dict[str, dict[str, Any]]:
@@ -283,5 +289,6 @@ def test_the_manifest_says_what_the_run_is_made_from(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "toy" / "manifest.json").read_text())
     assert manifest["seed"] == 3 and manifest["config"]["evaluate"]["episodes"] == 200
     assert set(manifest["libraries"]) >= {"python", "torch", "transformers", "trl", "numpy"}
-    assert len(manifest["code"]["sha256"]) == len(manifest["base"]) == 64
+    assert manifest["code"] == {"version": axiomrm.__version__, "sha256": "pinned"}
+    assert len(manifest["base"]) == 64
     assert len(manifest["rubrics"]["service_desk_steps"]) == 64
