@@ -4,7 +4,7 @@
 
 Split by ``group``, 3/4 train, 1/4 held out. Each pair makes two pointwise direct rows (chosen Y, rejected N).
 A pair is right when P(Y) of the preferred answer, X left out, is the larger one. Beside it: the untrained
-base with the same prompts, shorter wins, longer wins, and TF-IDF + logistic regression fitted on the same train
+base with the same prompts, shorter wins, longer wins, and TF-IDF + logistic regression fitted on the same
 split. Intervals: 95 %, bootstrap over groups. Oldest messages of long contexts are left out, visibly.
 """
 
@@ -44,7 +44,7 @@ CONFIG = StageConfig(
     epochs=1,
     learning_rate=2e-4,
     warmup_share=0.05,
-    lora=LoraSettings(rank=16, alpha=32, last_layers=16),
+    lora=LoraSettings(rank=16, alpha=32, last_layers=12),
     save_steps=4,
     log_steps=4,
 )
@@ -106,12 +106,9 @@ def scores(
             ]
             tables = [prompter.table(criterion.labels, p.nonce) for p in prompts if not isinstance(p, Failed)]
             read = engine.label_logprobs([p for p in prompts if not isinstance(p, Failed)], tables)
-            odds = [None if isinstance(r, Failed) else r.logprobs["Y"] - r.logprobs["N"] for r in read]
-            margin = (
-                None
-                if len(odds) < 2 or None in odds
-                else (odds[0] - odds[1]) * (1 if pair.label == "a" else -1)
-            )
+            odds = [r.logprobs["Y"] - r.logprobs["N"] for r in read if not isinstance(r, Failed)]
+            sign = 1 if pair.label == "a" else -1
+            margin = sign * (odds[0] - odds[1]) if len(odds) == 2 else None
             done[pair.id] = margin
             print(json.dumps({"id": pair.id, "margin": margin}), file=out, flush=True)
     return [done[pair.id] for pair in pairs]
@@ -194,7 +191,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=ROOT / ".cache/smollm2-135m")
     parser.add_argument("--work", type=Path, default=ROOT / ".cache/smollm2_general")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/smollm2_general.json")
-    parser.add_argument("--context-tokens", type=int, default=200)
+    parser.add_argument("--context-tokens", type=int, default=120)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--pairs", type=int, default=None, help="only so many pairs of each side (a smoke test)"

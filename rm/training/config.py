@@ -32,8 +32,8 @@ class StageConfig(_Settings):
     """Longest row; a longer one is dropped and counted."""
     packing: Literal["auto", "tree", "off"] = "auto"
     """``auto``: trees where a probe shows that the model reads a packed row as it reads its parts."""
-    row_tokens: int = Field(default=1024, ge=8)
-    """Size up to which a tree takes further rows."""
+    row_tokens: int = Field(default=768, ge=8)
+    """Size up to which a tree takes rows; dense attention makes larger ones cost more than they save."""
     batch_tokens: int = Field(default=4096, ge=8)
     """Padded tokens of a forward pass."""
     accumulate: int = Field(default=1, ge=1)

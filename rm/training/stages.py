@@ -117,7 +117,7 @@ def train_stage(
         out / "final.tmp",
         prompter,
         min_mass=config.min_mass,
-        base=card.base if card else base or plan["base_weights"],
+        base=card.base if card else base or str(plan["base_weights"]),
         stages=stages,
         details=finite_json(earlier | {config.stage: entry}),
     )

@@ -86,7 +86,7 @@ def loss_and_gradient(model: Any, trees: list[TreeRow], *, packed: bool) -> tupl
     model.zero_grad()
     inputs = collate(trees, 0, packed=packed)
     loss = completion_loss(model, inputs)
-    loss.backward()
+    torch.autograd.backward(loss)
     gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     return loss.item(), trained_tokens(inputs), gradient
 
