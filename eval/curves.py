@@ -108,17 +108,20 @@ def rollouts_to(
     )
     if len(found) < 3:
         return summary
+    return summary.model_copy(update=_interval(times, budget, draws, confidence, seed))
+
+
+def _interval(times: NDArray[Any], budget: int, draws: int, confidence: float, seed: int) -> dict[str, Any]:
+    """Fields of `RolloutsTo`: quantiles that are times of draws, so that infinity does not average."""
     rng = np.random.default_rng(seed)
     sampled = np.array([_median(times[rng.integers(times.size, size=times.size)]) for _ in range(draws)])
     tail = (1 - confidence) / 2
     low, high = np.quantile(sampled, [tail, 1 - tail], method="inverted_cdf")
-    return summary.model_copy(
-        update={
-            "low": float(budget) if math.isinf(low) else float(low),
-            "high": None if math.isinf(high) else float(high),
-            "high_unbounded": bool(math.isinf(high)),
-        }
-    )
+    return {
+        "low": float(budget) if math.isinf(low) else float(low),
+        "high": None if math.isinf(high) else float(high),
+        "high_unbounded": bool(math.isinf(high)),
+    }
 
 
 def best_rate(curves_by_rate: Mapping[float, Sequence[Sequence[Point]]], target: float = 0.5) -> float | None:

@@ -17,6 +17,7 @@ from axiomrm.eval.estimate import Estimate, Value, finite, wilson
 MIN_PAIRS = 8
 """Pairs that a user needs to be named as the worst one."""
 NAN = float("nan")
+ARMS = ("personal", "generic", "swapped")
 
 
 class UserPair(NamedTuple):
@@ -97,10 +98,7 @@ def personal_metrics(
     return PersonalMetrics(
         users=len({pair.user for pair in everything}),
         pairs=len(everything),
-        missing={
-            arm: sum(math.isnan(getattr(p, arm)) for p in everything)
-            for arm in ("personal", "generic", "swapped")
-        },
+        missing={a: sum(math.isnan(getattr(p, a)) for p in everything) for a in ARMS},
         personal=over_users(lambda p: p.personal, accuracy=True),
         generic=over_users(lambda p: p.generic, accuracy=True),
         swapped=over_users(lambda p: p.swapped, accuracy=True),

@@ -51,12 +51,7 @@ def line_chart(
     parts = [_grid_line(at(min(xs), y), at(max(xs), y), f"{100 * y:.0f} %") for y in (0, 0.25, 0.5, 0.75, 1)]
     parts += [_x_tick(at(x, 0), f"{x:g}") for x in _ticks(min(xs), max(xs))]
     if target is not None:
-        (x1, y1), (x2, _) = at(min(xs), target), at(max(xs), target)
-        parts.append(
-            Markup('<line class="target" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(
-                x1, y1, x2, y1
-            )
-        )
+        parts.append(_target(at(min(xs), target), at(max(xs), target)))
     parts += [_band(i, points, at) for i, (_, points) in enumerate(known)]
     parts += [_line(i, s.points, at) for i, s in enumerate(series)]
     parts += _end_labels(
@@ -88,29 +83,27 @@ def dot_chart(
     base = height - 30
     parts = [_column(at(v), top - 6, base, f"{100 * v:.0f} %") for v in _ticks(low, high, 5)]
     if reference is not None:
-        x = at(reference)
-        parts.append(
-            Markup('<line class="target" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>').format(
-                x, top - 6, base
-            )
-        )
+        parts.append(_target((at(reference), top - 6), (at(reference), base)))
     parts += _legend(names, left)
     y = top
     for row, tall in zip(rows, heights, strict=True):
-        heading = not row.estimates
-        parts.append(
-            _text(
-                0 if heading else left - 14,
-                y + tall / 2 + 4,
-                row.label,
-                "heading" if heading else "label",
-                "start" if heading else "end",
-            )
-        )
-        first = y + tall / 2 - step * (len(row.estimates) - 1) / 2
-        parts += [_dot(i, e, first + i * step, at) for i, e in enumerate(row.estimates)]
+        parts += _dot_row(row, y + tall / 2, step, left, at)
         y += tall
     return _svg(height, parts, "Estimates with intervals")
+
+
+def _dot_row(row: Row, middle: float, step: float, left: float, at: Scale) -> list[Markup]:
+    if not row.estimates:
+        return [_text(0, middle + 4, row.label, "heading", "start")]
+    first = middle - step * (len(row.estimates) - 1) / 2
+    dots = [_dot(i, e, first + i * step, at) for i, e in enumerate(row.estimates)]
+    return [_text(left - 14, middle + 4, row.label, "label", "end"), *dots]
+
+
+def _target(start: tuple[float, float], end: tuple[float, float]) -> Markup:
+    return Markup('<line class="target" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(
+        *start, *end
+    )
 
 
 def _svg(height: float, parts: Sequence[Markup], title: str) -> Markup:

@@ -83,26 +83,19 @@ def worth_table(
     start, best, rl = (_with_role(arms, role) for role in ("cold_start", "best_of_k", "rl"))
 
     def gain(a: Arm | None, b: Arm | None) -> Estimate:
-        if a is None or b is None or not a.outcomes or len(b.outcomes) not in (1, len(a.outcomes)):
-            return NOT_MEASURED
-        return success_gain(a.outcomes, b.outcomes, draws=draws, confidence=confidence, seed=seed)
+        return _gain(a, b, draws, confidence, seed)
 
-    rows = tuple(
-        WorthRow(
-            name=arm.name,
-            label=arm.label or arm.name,
-            role=arm.role,
-            success=success_by_task(arm.outcomes, draws=draws, confidence=confidence, seed=seed),
-            over_cold_start=NOT_MEASURED if arm is start else gain(arm, start),
-            cost=arm.cost,
-        )
-        for arm in arms
-    )
+    def row(arm: Arm) -> WorthRow:
+        success = success_by_task(arm.outcomes, draws=draws, confidence=confidence, seed=seed)
+        over = NOT_MEASURED if arm is start else gain(arm, start)
+        names = {"name": arm.name, "label": arm.label or arm.name, "role": arm.role}
+        return WorthRow(**names, success=success, over_cold_start=over, cost=arm.cost)
+
     against = gain(rl, best)
     equal, compared = _equal_compute(rl, best)
     answer, reason = _answer(against, gain(rl, start), equal)
     return WorthTable(
-        rows=rows,
+        rows=tuple(map(row, arms)),
         rl_over_best_of_k=against,
         equal_compute=equal,
         compared_cost=compared,
@@ -110,6 +103,12 @@ def worth_table(
         reason=reason,
         seeds=max((len(arm.outcomes) for arm in arms), default=0),
     )
+
+
+def _gain(a: Arm | None, b: Arm | None, draws: int, confidence: float, seed: int) -> Estimate:
+    if a is None or b is None or not a.outcomes or len(b.outcomes) not in (1, len(a.outcomes)):
+        return NOT_MEASURED
+    return success_gain(a.outcomes, b.outcomes, draws=draws, confidence=confidence, seed=seed)
 
 
 def _with_role(arms: Sequence[Arm], role: str) -> Arm | None:

@@ -105,8 +105,12 @@ def train_policy(
 
 @app.command("report")
 def report_command(run: Annotated[Path, typer.Argument(help="Run folder, e.g. runs/quickstart.")]) -> None:
-    """Write report.html of a run again, from what has been measured so far."""
-    read_run(run)  # a typed error if it is no run folder
+    """Write report.html of a run again."""
+    if "evaluate" not in read_run(run).records:
+        again = f"axiomrm run {run / 'config.yaml'} --runs-dir {run.resolve().parent}"
+        raise ConfigError(
+            f"{run}: nothing has been measured yet, stage evaluate has not finished; go on with: {again}"
+        )
     config = load_config(run / "config.yaml")
     run_one(load_stages(("report",))[0], run, config, reporter_for_terminal())
     typer.echo(f"report: {(run / 'report.html').resolve()}")

@@ -79,9 +79,19 @@ def test_train_ends_at_its_stage(stages: list[str], tmp_path: Path) -> None:
     assert stages == list(cli_run.PIPELINE[:6]), "what was done is not done again"
 
 
-def test_report_is_written_again_on_an_unfinished_run(stages: list[str], tmp_path: Path) -> None:
-    config = write_config(tmp_path)
-    main(["train", "rm", str(config), "--runs-dir", str(tmp_path)])
+def test_a_report_without_measurements_is_refused_with_the_command_that_makes_them(
+    stages: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", "rm", str(write_config(tmp_path)), "--runs-dir", str(tmp_path)])
+    assert main(["report", str(tmp_path / "a")]) == 2
+    command = capsys.readouterr().err.rpartition("go on with: axiomrm ")[2].split()
+    assert main(command) == 0
+    assert stages[-1] == "report"
+
+
+def test_the_report_of_a_run_is_written_again(stages: list[str], tmp_path: Path) -> None:
+    main(["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path)])
+    (tmp_path / "a" / "report.html").unlink()
     stages.clear()
     assert main(["report", str(tmp_path / "a")]) == 0
     assert stages == ["report"]
