@@ -14,6 +14,7 @@ from axiomrm.errors import DataError
 from axiomrm.rubrics.findings import Finding
 from axiomrm.rubrics.improve_edit import edited_text
 from axiomrm.rubrics.improve_effect import Accuracy, halves, pair_accuracy
+from axiomrm.rubrics.improve_faults import MIN_UNITS, Fault, faults, too_few
 from axiomrm.rubrics.improve_proposal import (
     ChangeProposal,
     Proposal,
@@ -27,7 +28,6 @@ from axiomrm.rubrics.improve_proposal import (
     with_edits,
 )
 from axiomrm.rubrics.improve_rows import Row, Rows, read_rows, sort_rows
-from axiomrm.rubrics.improve_faults import MIN_UNITS, Fault, faults, too_few
 from axiomrm.rubrics.rubric import Rubric
 
 __all__ = [

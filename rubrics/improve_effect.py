@@ -13,9 +13,9 @@ from axiomrm.data.verdict import Verdict
 from axiomrm.errors import DataError
 from axiomrm.rubrics.aggregate import aggregate
 from axiomrm.rubrics.bind import ActiveAxiom, ActiveItem, ActiveRubric
+from axiomrm.rubrics.improve_faults import MIN_UNITS
 from axiomrm.rubrics.improve_rows import Row
 from axiomrm.rubrics.improve_stats import bootstrap
-from axiomrm.rubrics.improve_faults import MIN_UNITS
 from axiomrm.rubrics.rubric import Rubric
 
 MIN_PAIRS = 30

@@ -151,8 +151,8 @@ def _dead(found: Sample, rows: Sequence[Row]) -> Fault | None:
         return None
     same = [v.value for _, v in scored if (v.label or f"{v.value:g}") == label]
     mean = sum(same) / len(same)
-    met = mean >= 0.5 if found.theorem.polarity == "reward" else mean < 0.5
-    kind = "met" if met else "not met"
+    names = ("not met", "met") if found.theorem.polarity == "reward" else ("fault absent", "fault present")
+    kind = names[mean >= 0.5]
     message = f"{kind} ({label!r}) in {hits} of {len(scored)} units; share at least {low:.1%}"
     others = [u for u, v in scored if (v.label or f"{v.value:g}") != label]
     return Fault("dead", found.theorem.id, message, len(scored), examples=_names(others, rows), value=low)

@@ -1,7 +1,6 @@
 """Faults → changes that a person can take or leave, and taking them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from axiomrm.rubrics.convert.entry import load_yaml
 from axiomrm.rubrics.diff import diff
 from axiomrm.rubrics.findings import raise_findings
 from axiomrm.rubrics.improve_edit import Edit, edited_text
-from axiomrm.rubrics.improve_rows import Row
 from axiomrm.rubrics.improve_faults import Fault
+from axiomrm.rubrics.improve_rows import Row
 from axiomrm.rubrics.lint import lint
 from axiomrm.rubrics.load import assemble
 from axiomrm.rubrics.model import Theorem
@@ -67,14 +66,6 @@ class Proposal(_Part):
     def to_yaml(self) -> str:
         """As written to ``proposal.yaml``."""
         return to_yaml(self.model_dump(mode="json", by_alias=True))
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A proposal before its effects are known."""
-
-    changes: tuple[ChangeProposal, ...]
-    texts: dict[str, str] = field(default_factory=dict)
 
 
 def changes_for(rubric: Rubric, faults: Sequence[Fault], rows: Sequence[Row]) -> tuple[ChangeProposal, ...]:

@@ -16,6 +16,7 @@ RISE_MIN = 0.1
 
 
 def exploited(found: Sequence[Sample], rows: Sequence[Row], everything: Rows) -> Iterator[Fault]:
+    """Criteria of ``found`` that rise while the closest independent view of them stays flat."""
     bound = normal_quantile(1 - RISE_LEVEL / max(len(found), 1))
     for one in found:
         by_row: dict[int, list[float]] = {}
