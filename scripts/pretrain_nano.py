@@ -8,6 +8,7 @@ number, the learning rate follows the share of the time budget that is spent.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -24,6 +25,25 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from axiomrm.data.trajectory import Message
 from axiomrm.policy_opt.chat import TemplateChat
 
+CARD = """# nano: the base model of the quickstart
+
+A Llama of {parameters} parameters (160 wide, 5 layers) with its own byte-level BPE of 2,048 tokens and a chat template.
+Made by `make nano` (`scripts/sample_smollm2.py`, `scripts/pretrain_nano.py`); weights in float16, SHA-256 of
+`model.safetensors`: `{sha256}`.
+
+**Data.** Service-desk dialogues of the train split by erring scripted agents, recordings of random words, copy, recall and
+compare tasks on them, lists said again, and {general} short conversations sampled from SmolLM2-135M-Instruct (Apache-2.0).
+No verdict line, no criterion, no label, no held-out wording.
+
+**Training.** {steps} steps, {tokens} tokens, {minutes} minutes of the last schedule; Muon for hidden matrices, AdamW for the rest.
+
+| task (whole answer right, unseen documents) | share |
+|---|---|
+{accuracy}
+
+**Use.** A starting point for fine-tuning a judge or an agent of the service desk on a CPU. It knows nothing of the world and is no use
+outside that desk. Licence: Apache-2.0.
+"""
 QUIET = 0.25
 """Loss weight of tokens that are neither an answer nor an agent's turn."""
 MAX_TOKENS = 640
@@ -108,8 +128,19 @@ def answer_accuracy(model: LlamaForCausalLM, chat: TemplateChat, n: int = 400) -
     return {k: round(sum(v) / len(v), 3) for k, v in sorted(right.items())}
 
 
-def save(out: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": state}, out / "train.tmp")
+def make_optimizers(model: LlamaForCausalLM, lr: float) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden matrices, AdamW for embeddings and norms."""
+    hidden = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
+    rest = [p for n, p in model.named_parameters() if p.dim() != 2 or "embed" in n]
+    return [
+        torch.optim.Muon(hidden, lr=lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=lr, betas=(0.9, 0.95), weight_decay=0.01),
+    ]
+
+
+def save(out: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
+    held = [optimizer.state_dict() for optimizer in optimizers]
+    torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, out / "train.tmp")
     os.replace(out / "train.tmp", out / "train.pt")
 
 
@@ -117,6 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(".cache/nano/base"))
     parser.add_argument("--general", type=Path, default=Path(".cache/nano/smollm2_text.jsonl"))
+    parser.add_argument("--ship", type=Path, default=Path("data/bundled/nano"))
     parser.add_argument("--minutes", type=float, default=75)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--lr", type=float, default=2e-3)
@@ -130,23 +162,33 @@ def main() -> None:
         bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    decay = [p for p in model.parameters() if p.dim() > 1]
-    rest = [p for p in model.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.05}, {"params": rest, "weight_decay": 0}], lr=args.lr, betas=(0.9, 0.95))
+    optimizers = make_optimizers(model, args.lr)
     state: dict[str, Any] = {"step": 0, "next_document": 0, "seconds": 0.0, "tokens": 0}
     if (args.out / "train.pt").exists():
         saved = torch.load(args.out / "train.pt", weights_only=False)
         model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
+        for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(held)
         state = saved["state"]
-    train(args, model, optimizer, chat, state)
-    model.to(torch.float16).save_pretrained(args.out / "model")
-    tokenizer.save_pretrained(args.out / "model")
-    model.float()
-    (args.out / "model" / "pretraining.json").write_text(json.dumps(state | {"accuracy": answer_accuracy(model, chat)}, indent=2))
+    train(args, model, optimizers, chat, state)
+    publish(args, model, tokenizer, chat, state)
 
 
-def train(args: argparse.Namespace, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, chat: TemplateChat, state: dict[str, Any]) -> None:
+def publish(args: argparse.Namespace, model: LlamaForCausalLM, tokenizer: Any, chat: TemplateChat, state: dict[str, Any]) -> None:
+    """Half-precision weights, tokenizer and a card with the hash, into the folder that ships."""
+    accuracy = answer_accuracy(model, chat, 1000)
+    model.to(torch.float16).save_pretrained(args.ship)
+    tokenizer.save_pretrained(args.ship)
+    weights = hashlib.sha256((args.ship / "model.safetensors").read_bytes()).hexdigest()
+    parameters = sum(p.numel() for p in model.parameters())
+    (args.ship / "README.md").write_text(CARD.format(
+        parameters=f"{parameters:,}", sha256=weights, general=len(read_general(args.general)), steps=state["step"],
+        tokens=f"{state['tokens']:,}", minutes=f"{state['seconds'] / 60:.0f}",
+        accuracy="\n".join(f"| {task} | {share:.3f} |" for task, share in accuracy.items()),
+    ))  # fmt: skip
+
+
+def train(args: argparse.Namespace, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], chat: TemplateChat, state: dict[str, Any]) -> None:
     budget = args.minutes * 60
     mark, saved_at, mean = time.monotonic(), time.monotonic(), 0.0
     for number, group in batches(chat, args.general, state["next_document"], args.tokens):
@@ -154,26 +196,28 @@ def train(args: argparse.Namespace, model: LlamaForCausalLM, optimizer: torch.op
         if share >= 1:
             break
         lr = args.lr * min(1, (state["step"] + 1) / 100) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
-        for g in optimizer.param_groups:
-            g["lr"] = lr
+        for optimizer in optimizers:
+            for group_ in optimizer.param_groups:
+                group_["lr"] = lr
         ids, weights = tensors(group)
         loss = loss_of(model, ids, weights)
-        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
         now = time.monotonic()
         state |= {"step": state["step"] + 1, "next_document": number, "seconds": state["seconds"] + now - mark, "tokens": state["tokens"] + ids.numel()}
         mark = now
         mean = loss.item() if not mean else 0.95 * mean + 0.05 * loss.item()
         if state["step"] % 50 == 0:
             print(f"step {state['step']} loss {mean:.3f} lr {lr:.2e} {state['tokens'] / 1e6:.1f}M tokens {state['seconds'] / 60:.1f} min", flush=True)
-        if state["step"] % 400 == 0:
+        if state["step"] % 200 == 0:
             print(answer_accuracy(model, chat, 150), flush=True)
         if now - saved_at > 120:
-            save(args.out, model, optimizer, state)
+            save(args.out, model, optimizers, state)
             saved_at = now
-    save(args.out, model, optimizer, state)
+    save(args.out, model, optimizers, state)
 
 
 if __name__ == "__main__":
