@@ -85,12 +85,12 @@ def run_pipeline(
 
 
 def run_one(stage: Stage, run_dir: Path, config: RunConfig, reporter: Reporter | None = None) -> StageRecord:
-    """Run one stage of an existing run again on whatever other stages have finished (used for the report)."""
+    """Run one stage of an existing run again, from nothing, on what other stages finished (for the report)."""
     reporter = reporter or Silent()
     with run_lock(run_dir):
         finished = {name: record for name, record in read_run(run_dir).records.items() if name != stage.name}
         try:
-            (run_dir / stage.name / "done.json").unlink(missing_ok=True)
+            shutil.rmtree(run_dir / stage.name, ignore_errors=True)
             return _run_stage(stage, _context(run_dir, stage.name, config, finished, reporter), (1, 1))
         finally:
             reporter.close()
