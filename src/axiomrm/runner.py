@@ -85,7 +85,7 @@ def run_pipeline(
 
 
 def run_one(stage: Stage, run_dir: Path, config: RunConfig, reporter: Reporter | None = None) -> StageRecord:
-    """Run one stage of an existing run again, from nothing, on what other stages finished (for the report)."""
+    """Run one stage of an existing run again, from nothing, on what others finished (for the report)."""
     reporter = reporter or Silent()
     with run_lock(run_dir):
         finished = {name: record for name, record in read_run(run_dir).records.items() if name != stage.name}
