@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import Message, Trajectory
@@ -17,7 +15,6 @@ from axiomrm.rm.grammar import parse
 from axiomrm.rm.prompt import Criterion, JudgePrompter
 from axiomrm.rm.training.packing import TreeRow, collate, single_rows
 from axiomrm.rm.training.rows import IGNORED, JudgeRow, make_rows, usable_pair
-from axiomrm.rm.training.sampling import balanced
 
 CASES = Path(__file__).parents[2] / "cases" / "dev_cases.jsonl"
 
@@ -158,42 +155,6 @@ def test_a_label_outside_its_set_is_an_error_that_names_the_example(tokenizer: A
         make_rows([wrong], JudgePrompter(tokenizer))
     with pytest.raises(ConfigError, match="direct_share"):
         make_rows([], JudgePrompter(tokenizer), direct_share=2)
-
-
-def many(labels: str, criterion: str = "c") -> list[JudgeExample]:
-    recording = questions()[0].trajectory
-    return [
-        JudgeExample(recording, 0, criterion, f"{criterion}{i}?", label) for i, label in enumerate(labels)
-    ]
-
-
-def test_the_rarest_label_is_kept_whole_and_the_others_are_thinned() -> None:
-    kept = balanced(many("Y" * 50 + "N" * 10 + "X" * 30) + many("Y" * 7, "one"), ratio=1.3)
-    counts = {(e.criterion_id, e.label): 0 for e in kept}
-    for e in kept:
-        counts[e.criterion_id, e.label] += 1
-    # 1.3 * 10 = 13; X is left alone, and a criterion with one label cannot be balanced
-    assert counts == {("c", "Y"): 13, ("c", "N"): 10, ("c", "X"): 30, ("one", "Y"): 7}
-
-
-@given(st.text("YN", max_size=40), st.floats(1, 3), st.integers(0, 3))
-def test_thinning_keeps_order_repeats_and_never_exceeds_its_ratio(
-    labels: str, ratio: float, seed: int
-) -> None:
-    all_of = many(labels)
-    kept = balanced(all_of, ratio, seed)
-    assert kept == balanced(all_of, ratio, seed)
-    places = [all_of.index(e) for e in kept]
-    assert places == sorted(set(places))
-    yes, no = (sum(e.label == label for e in kept) for label in "YN")
-    if "Y" in labels and "N" in labels:
-        assert min(yes, no) == min(labels.count("Y"), labels.count("N"))
-        assert max(yes, no) <= ratio * min(yes, no)
-
-
-def test_a_ratio_below_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="ratio"):
-        balanced([], 0.5)
 
 
 def test_collating_nothing_but_equal_lengths_needs_no_padding() -> None:
