@@ -21,7 +21,9 @@ class Undecided(Exception):
     """The search needs more than its budget; never to be read as "no conflict"."""
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"{count:,} assignments > {BUDGET:,}")
+        super().__init__(
+            f"{count:,} assignments > {BUDGET:,}" if count < 10**12 else f"more than {BUDGET:,} assignments"
+        )
         self.count = count
 
 

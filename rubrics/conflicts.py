@@ -183,7 +183,13 @@ def _undecided(search: Search, why: str) -> Iterator[Finding]:
             "W124", f"joint conflicts not decided: {why}", ("theorems",), hint, key=True
         )
         return
-    for core in conflicts_smt.joint_cores(search.clauses, search.rubric.variables):
+    try:
+        cores = list(conflicts_smt.joint_cores(search.clauses, search.rubric.variables))
+    except Undecided:
+        message = f"joint conflicts not decided: {why}, and too many items for z3"
+        yield search.rubric.source.finding("W124", message, ("theorems",), "split the rubric", key=True)
+        return
+    for core in cores:
         if len(core) >= 3 and any(c.own for c in core):
             at = next(c for c in reversed(core) if c.own)
             message = f"core: {' · '.join(c.label for c in core)} cannot all hold"

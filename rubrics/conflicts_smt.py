@@ -11,11 +11,16 @@ from decimal import Decimal
 from importlib.util import find_spec
 from typing import Any
 
-from axiomrm.rubrics.cells import Assignment
+from axiomrm.rubrics.cells import Assignment, Undecided
 from axiomrm.rubrics.clauses import Clause, together
 from axiomrm.rubrics.cores import Core
 from axiomrm.rubrics.expr import And, Expr, Implies, Literally, Not, Or, Test
 from axiomrm.rubrics.expr_check import Variable
+
+
+MAX_CLAUSES = 60
+"""Clauses of one level in a joint search; z3 is asked about each of them many times."""
+MAX_ROUNDS = 400
 
 
 def available() -> bool:
@@ -121,9 +126,15 @@ def _possible(exprs: Sequence[Expr], variables: Mapping[str, Variable]) -> bool:
 
 
 def joint_cores(clauses: Sequence[Clause], variables: Mapping[str, Variable]) -> Iterator[Core]:
-    """Minimal jointly impossible sets of two or more, by counter-example guided search."""
+    """Minimal jointly impossible sets of two or more, by counter-example guided search.
+
+    Raises:
+        Undecided: too many clauses, or too many rounds.
+    """
     for level in ("trajectory", "turn"):
         group = [c for c in clauses if c.formal and c.level == level and _possible([c.wants], variables)]
+        if len(group) > MAX_CLAUSES:
+            raise Undecided(2 ** len(group))
         yield from _cores(group, variables)
 
 
@@ -141,7 +152,11 @@ def _cores(group: list[Clause], variables: Mapping[str, Variable]) -> Iterator[C
     ]
     solver = scenario.z3.Solver()
     solver.add(*scenario.bounds, *rules)
+    rounds = 0
     while solver.check() == scenario.z3.sat:
+        rounds += 1
+        if rounds > MAX_ROUNDS:
+            raise Undecided(2 ** len(group))
         model = solver.model()
         chosen = [i for i, a in enumerate(active) if scenario.z3.is_true(model.eval(a))]
         if _holds(reply, [wants[i] for i in chosen]):

@@ -22,7 +22,7 @@ def find_cores(
     when: Mapping[Clause, Region],
     barred: Set[frozenset[Clause]],
     space: Space,
-    budget: int = BUDGET // 10,
+    budget: int = BUDGET,
 ) -> tuple[tuple[Core, ...], str]:
     """All minimal cores of size three or more.
 
@@ -32,7 +32,7 @@ def find_cores(
         when: where each applies.
         barred: pairs that exclude each other; a core holds none of them.
         space: the cells.
-        budget: sets tried. A set costs about ten assignments of an enumeration.
+        budget: clauses held against a box.
 
     Returns:
         The cores, and an empty text or why the search is not complete.
@@ -65,15 +65,22 @@ class _CoreSearch:
         self.budget = budget
         self.found: list[Core] = []
         self.seen: set[frozenset[Clause]] = set()
-        self.killers: dict[tuple[Clause, int], list[Clause]] = {}
+        self.partners: dict[Clause, Set[Clause]] = {}
 
     def run(self) -> None:
         several = [c for c in self.group if len(self.boxes[c]) > 1]
-        for i, first in enumerate(several):
-            allowed = [
-                c for c in self.group if c not in set(several[:i]) and c is not first and self._pair(first, c)
-            ]
-            self._grow((first,), self.boxes[first], self.when[first], allowed)
+        banned: set[Clause] = set()
+        for first in several:
+            banned.add(first)
+            allowed = [c for c in self.group if c not in banned and c in self._partners(first)]
+            if allowed:
+                self._grow((first,), self.boxes[first], self.when[first], allowed)
+
+    def _partners(self, clause: Clause) -> Set[Clause]:
+        """Clauses that can apply and be fulfilled together with one."""
+        if clause not in self.partners:
+            self.partners[clause] = {c for c in self.group if self._pair(clause, c)}
+        return self.partners[clause]
 
     def _pair(self, a: Clause, b: Clause) -> bool:
         return (
@@ -85,15 +92,15 @@ class _CoreSearch:
     def _grow(self, chosen: Core, alive: Region, when: Region, allowed: list[Clause]) -> None:
         box = alive[0]
         for clause in allowed:
+            self.left -= 1
+            if self.left < 0:
+                raise Undecided(self.budget + 1)
             if not self._useful(clause, box):
                 continue
             key = frozenset((*chosen, clause))
             if key in self.seen:
                 continue
             self.seen.add(key)
-            self.left -= 1
-            if self.left < 0:
-                raise Undecided(10 * self.budget + 1)
             common = self.space.meet([when, self.when[clause]])
             if not common:
                 continue
@@ -101,7 +108,7 @@ class _CoreSearch:
             if not rest:
                 self._record((*chosen, clause))
                 continue
-            following = [c for c in allowed if c is not clause and self._pair(clause, c)]
+            following = [c for c in allowed if c is not clause and c in self._partners(clause)]
             if following:
                 self._grow((*chosen, clause), rest, common, following)
 

@@ -195,9 +195,10 @@ class Reader:
     def _tabs(self) -> None:
         if self.file.endswith(".json"):
             return
+        inside = {line for first, last in self._ends for line in range(first + 1, last + 1)}
         for number, row in enumerate(self.rows, 1):
-            inside = any(a < number <= b for a, b in self._ends)
-            if not inside and row.strip() and "\t" in row[: len(row) - len(row.lstrip())]:
+            blank = row[: len(row) - len(row.lstrip())]
+            if "\t" in blank and number not in inside and row.strip():
                 self.findings.append(self._tab(number))
 
     def _tab(self, line: int) -> Finding:

@@ -46,13 +46,20 @@ def _condition(rng: random.Random, table: Mapping[str, Mapping[str, Any]], depth
     if depth == 0 or rng.random() < 0.4:
         return _test(rng, table)
     left, right = _condition(rng, table, depth - 1), _condition(rng, table, depth - 1)
-    return rng.choice([f"({left}) and ({right})", f"({left}) or ({right})", f"not ({left})", f"({left}) implies ({right})"])
+    return rng.choice(
+        [f"({left}) and ({right})", f"({left}) or ({right})", f"not ({left})", f"({left}) implies ({right})"]
+    )
 
 
 def _rubric(rng: random.Random, n: int, depth: int = 2) -> Rubric:
     theorems = []
     for i in range(n):
-        row = {"id": f"th.t{i}", "derived_from": ["ax.base"], "derivation": "given", "statement": f"Statement {i}."}
+        row = {
+            "id": f"th.t{i}",
+            "derived_from": ["ax.base"],
+            "derivation": "given",
+            "statement": f"Statement {i}.",
+        }
         row["requires"] = _condition(rng, FACETS, depth)
         if rng.random() < 0.7:
             row["applies_when"] = _condition(rng, FEATURES, 1)
@@ -209,12 +216,31 @@ def test_turn_and_trajectory_items_are_not_compared() -> None:
 def test_a_search_over_budget_says_so_and_never_looks_clean() -> None:
     rubric = Rubric.loads(PLANTED, "demo.yaml")
     with pytest.raises(Undecided):
-        first_model([parse("len_words != 3 and n_steps != 2 and n_steps > 39 and len_words > 1999")], rubric.variables, budget=2)
+        first_model(
+            [parse("len_words != 3 and n_steps != 2 and n_steps > 39 and len_words > 1999")],
+            rubric.variables,
+            budget=2,
+        )
     rows = [f"(x{i} == 1 or x{i} == 3)" for i in range(10)]
     huge = " and ".join(rows)
     facets = {f"x{i}": {"type": "int", "range": [0, 9]} for i in range(10)}
-    item = {"id": "th.huge", "derived_from": ["ax.base"], "derivation": "given", "statement": "Says it.", "requires": huge}
-    axioms = [{"id": "ax.base", "statement": "Serves.", "type": "premise"}, {"id": "ax.g", "statement": "C.", "type": "hard"}]
-    body = {"schema": "atr/1", "rubric": {"id": "huge", "version": "1.0.0"}, "facets": facets, "axioms": axioms, "theorems": [item]}
+    item = {
+        "id": "th.huge",
+        "derived_from": ["ax.base"],
+        "derivation": "given",
+        "statement": "Says it.",
+        "requires": huge,
+    }
+    axioms = [
+        {"id": "ax.base", "statement": "Serves.", "type": "premise"},
+        {"id": "ax.g", "statement": "C.", "type": "hard"},
+    ]
+    body = {
+        "schema": "atr/1",
+        "rubric": {"id": "huge", "version": "1.0.0"},
+        "facets": facets,
+        "axioms": axioms,
+        "theorems": [item],
+    }
     loaded = Rubric.loads(json.dumps(body), "huge.json")
     assert "W124" in {f.code for f in e122_cores(Search(loaded))}

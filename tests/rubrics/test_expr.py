@@ -33,7 +33,9 @@ from axiomrm.rubrics.expr_text import decimal_text, unparse
         ("stated.tone == formal", {"stated.tone": "formal"}, True),
     ],
 )
-def test_conditions_evaluate_under_kleene_logic(text: str, env: dict[str, bool | float | str | None], value: bool | None) -> None:
+def test_conditions_evaluate_under_kleene_logic(
+    text: str, env: dict[str, bool | float | str | None], value: bool | None
+) -> None:
     assert evaluate(parse(text), env) is value
 
 
@@ -63,7 +65,10 @@ def test_errors_name_place_and_word(text: str, offset: int, word: str) -> None:
     assert caught.value.offset == offset or word == "unexpected"
 
 
-@pytest.mark.parametrize("text", ["(" * 10_000 + "a" + ")" * 10_000, "not " * 40 + "a", "(" * 33 + "a" + ")" * 33, "a and " * 200 + "a"])
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 10_000 + "a" + ")" * 10_000, "not " * 40 + "a", "(" * 33 + "a" + ")" * 33, "a and " * 200 + "a"],
+)
 def test_depth_and_length_are_bounded(text: str) -> None:
     with pytest.raises(ExprError):
         parse(text)
@@ -88,7 +93,12 @@ _tests = st.builds(
     lambda name, op, value: Test(name, op, (value,)),
     st.sampled_from(["a", "b.c", "len_words"]),
     st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in"]),
-    st.one_of(st.integers(-9, 99).map(Decimal), st.decimals("-2", "2", places=3), st.booleans(), st.sampled_from(["x", "in", "two words", 'say "hi"'])),
+    st.one_of(
+        st.integers(-9, 99).map(Decimal),
+        st.decimals("-2", "2", places=3),
+        st.booleans(),
+        st.sampled_from(["x", "in", "two words", 'say "hi"']),
+    ),
 )
 _trees: st.SearchStrategy[Expr] = st.recursive(
     st.one_of(_tests, st.booleans().map(Literally)),
@@ -114,6 +124,8 @@ def test_canonical_text_is_stable_and_means_the_same(tree: Expr) -> None:
     assert evaluate(again, env) == evaluate(tree, env)
 
 
-@pytest.mark.parametrize(("number", "text"), [("1.50", "1.5"), ("1E-6", "0.000001"), ("-0", "0"), ("100", "100"), ("1E+2", "100")])
+@pytest.mark.parametrize(
+    ("number", "text"), [("1.50", "1.5"), ("1E-6", "0.000001"), ("-0", "0"), ("100", "100"), ("1E+2", "100")]
+)
 def test_numbers_have_one_spelling(number: str, text: str) -> None:
     assert decimal_text(Decimal(number)) == text

@@ -64,7 +64,10 @@ def test_the_data_preset_gives_the_number_worked_by_hand() -> None:
     # wrong 0 + 0.2 + 0.2 − 0.1·(5−3)/(6−3) on log10
     got = _reward("data_agent", _recorded(DATA, {"result": [["x", 2]]}))
     assert got == pytest.approx(0.4 - 0.2 / 3, abs=1e-9)
-    assert _reward("data_agent", _recorded({**DATA, "statement_kinds": ["select", "DELETE"]}, {"result": []})) == -0.1
+    assert (
+        _reward("data_agent", _recorded({**DATA, "statement_kinds": ["select", "DELETE"]}, {"result": []}))
+        == -0.1
+    )
 
 
 TOOLS = (
@@ -93,7 +96,9 @@ def test_process_shaping_gives_the_numbers_worked_by_hand() -> None:
     twice = _calls(look, look, look, expected=["look"])
     assert _turn_reward(twice, 0) == pytest.approx(0.15)
     assert _turn_reward(twice, 1) == pytest.approx(0.15 - 0.1)  # right, well formed, redundant
-    assert _turn_reward(twice, 2) == pytest.approx(0.15 - 0.5)  # closes the third repetition: loop, not also redundant
+    assert _turn_reward(twice, 2) == pytest.approx(
+        0.15 - 0.5
+    )  # closes the third repetition: loop, not also redundant
 
 
 def test_a_cycle_of_two_is_a_loop_where_it_closes_the_third_time() -> None:
@@ -105,7 +110,10 @@ def test_a_cycle_of_two_is_a_loop_where_it_closes_the_third_time() -> None:
 
 def test_a_state_change_makes_a_repeated_call_new() -> None:
     trajectory = _calls(("look", {"id": 1}), ("set", {"id": 1}), ("look", {"id": 1}))
-    plain, changed = JUDGES["redundant_step"](trajectory, 2, {}), JUDGES["redundant_step"](trajectory, 2, {"changing": ["set"]})
+    plain, changed = (
+        JUDGES["redundant_step"](trajectory, 2, {}),
+        JUDGES["redundant_step"](trajectory, 2, {"changing": ["set"]}),
+    )
     assert isinstance(plain, Scored) and plain.value == 1
     assert isinstance(changed, Scored) and changed.value == 0
 
@@ -124,13 +132,26 @@ def test_tool_order_needs_a_first_call_that_succeeded() -> None:
     good = _calls(("verify", {}), ("refund", {}))
     bad = _calls(("refund", {}), ("verify", {}))
     failed = good.model_copy(
-        update={"messages": tuple(m.model_copy(update={"content": "Error: no match"}) if m.tool_call_id == "c0" else m for m in good.messages)}
+        update={
+            "messages": tuple(
+                m.model_copy(update={"content": "Error: no match"}) if m.tool_call_id == "c0" else m
+                for m in good.messages
+            )
+        }
     )
     values = [JUDGES["tool_order"](t, None, args) for t in (good, bad, failed, _calls(("look", {})))]
     assert [v.value for v in values if isinstance(v, Scored)] == [1, 0, 0, 1]
 
 
-MISSING = ["tests_passed", "runs_ok", "tests_untouched", "rows_scanned", "retrieval_recall", "query_syntax_ok", "query_executes"]
+MISSING = [
+    "tests_passed",
+    "runs_ok",
+    "tests_untouched",
+    "rows_scanned",
+    "retrieval_recall",
+    "query_syntax_ok",
+    "query_executes",
+]
 
 
 @pytest.mark.parametrize("name", MISSING)
@@ -141,12 +162,22 @@ def test_missing_evidence_is_no_number_and_a_crashed_runner_is_a_failure(name: s
     assert isinstance(crashed, Failed) and crashed.kind == "infrastructure"
 
 
-@pytest.mark.parametrize("metrics", [{"tests_passed": 1, "tests_total": 0}, {"tests_passed": 0, "tests_total": None}])
+@pytest.mark.parametrize(
+    "metrics", [{"tests_passed": 1, "tests_total": 0}, {"tests_passed": 0, "tests_total": None}]
+)
 def test_no_test_run_is_not_zero(metrics: dict[str, Any]) -> None:
     assert isinstance(JUDGES["tests_passed"](_recorded(metrics), None, {}), CannotAssess)
 
 
-@pytest.mark.parametrize("metrics", [{"tests_passed": -1, "tests_total": 3}, {"tests_passed": "3", "tests_total": 3}, {"tests_passed": 4, "tests_total": 3}, {"tests_passed": float("nan"), "tests_total": 3}])
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"tests_passed": -1, "tests_total": 3},
+        {"tests_passed": "3", "tests_total": 3},
+        {"tests_passed": 4, "tests_total": 3},
+        {"tests_passed": float("nan"), "tests_total": 3},
+    ],
+)
 def test_a_broken_record_is_a_failure(metrics: dict[str, Any]) -> None:
     assert isinstance(JUDGES["tests_passed"](_recorded(metrics), None, {}), Failed)
 
@@ -155,7 +186,10 @@ def test_nothing_retrieved_is_zero_or_one_with_a_label() -> None:
     nothing = _recorded({"retrieved_ids": [], "relevant_ids": ["a"]})
     unneeded = _recorded({"retrieved_ids": [], "relevant_ids": []})
     got = [JUDGES["retrieval_precision"](t, None, {}) for t in (nothing, unneeded)]
-    assert [(v.value, v.label) for v in got if isinstance(v, Scored)] == [(0, "nothing_retrieved"), (1, "nothing_relevant")]
+    assert [(v.value, v.label) for v in got if isinstance(v, Scored)] == [
+        (0, "nothing_retrieved"),
+        (1, "nothing_relevant"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -169,22 +203,34 @@ def test_nothing_retrieved_is_zero_or_one_with_a_label() -> None:
         ({"mode": "f1"}, "red green blue", "green blue", 2 * 2 / 5),
     ],
 )
-def test_answers_are_compared_as_asked(args: dict[str, Any], answer: str, reference: Any, value: float) -> None:
+def test_answers_are_compared_as_asked(
+    args: dict[str, Any], answer: str, reference: Any, value: float
+) -> None:
     verdict = JUDGES["answer_match"](_recorded({"answer": answer}, reference), None, args)
     assert isinstance(verdict, Scored) and verdict.value == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
     ("args", "rows", "value"),
-    [({}, [[2, "b"], [1, "a"]], 1), ({"ordered": True}, [[2, "b"], [1, "a"]], 0), ({}, [[1.0000000001, "a"], [2, "b"]], 1), ({}, [[1, "a"]], 0), ({}, [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}], 1)],
+    [
+        ({}, [[2, "b"], [1, "a"]], 1),
+        ({"ordered": True}, [[2, "b"], [1, "a"]], 0),
+        ({}, [[1.0000000001, "a"], [2, "b"]], 1),
+        ({}, [[1, "a"]], 0),
+        ({}, [{"n": 1, "t": "a"}, {"n": 2, "t": "b"}], 1),
+    ],
 )
 def test_result_tables_are_compared_as_asked(args: dict[str, Any], rows: Any, value: int) -> None:
-    verdict = JUDGES["result_match"](_recorded({"result": rows}, {"result": [[1, "a"], [2, "b"]]}), None, args)
+    verdict = JUDGES["result_match"](
+        _recorded({"result": rows}, {"result": [[1, "a"], [2, "b"]]}), None, args
+    )
     assert isinstance(verdict, Scored) and verdict.value == value
 
 
 def _said(text: str, before: str = "hi") -> Trajectory:
-    return Trajectory(messages=(Message(role="user", content=before), Message(role="assistant", content=text)))
+    return Trajectory(
+        messages=(Message(role="user", content=before), Message(role="assistant", content=text))
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,7 +265,12 @@ def test_what_the_user_said_is_not_revealed() -> None:
 
 def test_cited_ids_must_have_been_retrieved() -> None:
     trajectory = _recorded({"retrieved_ids": ["d1"]}).model_copy(
-        update={"messages": (Message(role="user", content="q"), Message(role="assistant", content="so it is [d1] [d9]"))}
+        update={
+            "messages": (
+                Message(role="user", content="q"),
+                Message(role="assistant", content="so it is [d1] [d9]"),
+            )
+        }
     )
     verdict = JUDGES["cites_sources"](trajectory, None, {})
     assert isinstance(verdict, Scored) and (verdict.value, verdict.label) == (0, "unknown_id")

@@ -241,7 +241,11 @@ SCENARIOS: list[tuple[str, str, str]] = [
     ("W111", _rows(*["" for _ in range(13)]), "theorems:"),
     ("E130", _rows("applies_when: domain != other", "applies_when: domain == billing"), "theorems:"),
     ("E130", _rows('applies_when: "domain in {orders}"', "applies_when: domain == orders"), "theorems:"),
-    ("E122", _rows('requires: "x in {a, b}"', 'requires: "x in {b, c}"', 'requires: "x in {a, c}"'), "id: th.t2"),
+    (
+        "E122",
+        _rows('requires: "x in {a, b}"', 'requires: "x in {b, c}"', 'requires: "x in {a, c}"'),
+        "id: th.t2",
+    ),
     ("E122", _rows("requires: x == a or y >= 5", "requires: x != a", "requires: y < 5"), "id: th.t2"),
     ("W163", _rows("", "").replace("  - {id: ax.gate, statement: Complies., type: hard}\n", ""), "id: th.t0"),
     ("E102", _rows("").replace("id: demo", "id: other"), "id: other"),
@@ -252,7 +256,9 @@ SCENARIOS: list[tuple[str, str, str]] = [
 def test_a_planted_gap_or_core_is_found_at_its_line(folder: Path, case: tuple[str, str, str]) -> None:
     code, text, part = case
     found = _findings(folder, text)
-    assert _line(text, part) in [f.line for f in found if f.code == code], "\n".join(f.text(text) for f in found)
+    assert _line(text, part) in [f.line for f in found if f.code == code], "\n".join(
+        f.text(text) for f in found
+    )
 
 
 @pytest.mark.parametrize("fields", [("", ""), ('requires: "x in {a, b}"', 'requires: "x in {b, c}"', "")])
@@ -260,7 +266,10 @@ def test_neighbours_of_planted_gaps_are_clean(folder: Path, fields: tuple[str, .
     assert _findings(folder, _rows(*fields)) == ()
 
 
-@pytest.mark.parametrize("change", [("weight: 2\n  - id: th.asks", "weight: 3\n  - id: th.asks"), ("polarity: penalty", "polarity: reward")])
+@pytest.mark.parametrize(
+    "change",
+    [("weight: 2\n  - id: th.asks", "weight: 3\n  - id: th.asks"), ("polarity: penalty", "polarity: reward")],
+)
 def test_a_bump_smaller_than_the_change_is_e180(change: tuple[str, str]) -> None:
     old = Rubric.loads(BASE, "demo.yaml")
     text = BASE.replace("version: 1.0.0", "version: 1.1.0").replace(*change, 1)
@@ -273,8 +282,13 @@ def test_a_bump_smaller_than_the_change_is_e180(change: tuple[str, str]) -> None
 
 def test_two_imports_that_import_each_other_are_e103(folder: Path) -> None:
     for name, other in (("one", "two"), ("two", "one")):
-        text = UNIFORM.replace("{id: demo, version: 1.0.0}", f'{{id: {name}, version: 1.0.0, imports: ["{other}@^1.0"]}}')
-        (folder / f"{name}.yaml").write_text(text.replace("ax.", f"ax.{name}_") + ROW.format(0, "").replace("ax.", f"ax.{name}_").replace("th.t0", f"th.{name}"))
+        text = UNIFORM.replace(
+            "{id: demo, version: 1.0.0}", f'{{id: {name}, version: 1.0.0, imports: ["{other}@^1.0"]}}'
+        )
+        (folder / f"{name}.yaml").write_text(
+            text.replace("ax.", f"ax.{name}_")
+            + ROW.format(0, "").replace("ax.", f"ax.{name}_").replace("th.t0", f"th.{name}")
+        )
     found = lint_file(folder / "one.yaml")[1]
     assert any(f.code == "E103" and "one → two → one" in f.message for f in found)
 
@@ -308,7 +322,11 @@ def test_a_warning_can_be_allowed_and_an_error_cannot(folder: Path) -> None:
 
 
 def test_all_errors_of_a_file_are_reported_not_only_the_first(folder: Path) -> None:
-    text = BASE.replace("domain == billing", "domain == biling").replace("votes: 3", "votes: 4").replace("weight: 2", "weight: 0")
+    text = (
+        BASE.replace("domain == billing", "domain == biling")
+        .replace("votes: 3", "votes: 4")
+        .replace("weight: 2", "weight: 0")
+    )
     assert {"E106", "E140", "E130"} <= {f.code for f in _findings(folder, text)}
 
 
@@ -319,4 +337,6 @@ def test_the_caret_stands_under_the_wrong_word(folder: Path) -> None:
     at = row.index("biling")
     assert marks[at : at + 6] == "^^^^^^" and marks[:at].strip() == ""
     assert "did you mean 'billing'? declared at line 9" in marks
-    assert dataclasses.replace(found, hint="").text().startswith(f"{found.file}:{found.line}:{found.col}: E106")
+    assert (
+        dataclasses.replace(found, hint="").text().startswith(f"{found.file}:{found.line}:{found.col}: E106")
+    )

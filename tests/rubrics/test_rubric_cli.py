@@ -1,0 +1,164 @@
+"""``axiomrm rubric``: verbs, output forms, exit codes 0 (clean), 1 (findings), 2 (user error)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from axiomrm.cli import main
+
+BAD = """\
+schema: atr/1
+rubric: {id: bad, version: 1.0.0}
+features:
+  domain: {type: enum, values: [orders, technical]}
+axioms:
+  - {id: ax.base, statement: Serves., type: premise}
+  - {id: ax.gate, statement: Complies., type: hard}
+theorems:
+  - {id: th.any, derived_from: [ax.base], derivation: given, statement: One.}
+  - {id: th.two, derived_from: [ax.base], derivation: given, statement: Two., applies_when: domain == technicl}
+"""
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.yaml"
+    path.write_text(BAD)
+    return path
+
+
+def test_lint_prints_the_caret_and_exits_1(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rubric", "lint", str(bad)]) == 1
+    out = capsys.readouterr()
+    assert "bad.yaml:10:" in out.out and "E106 'technicl' is not a value of feature 'domain'" in out.out
+    assert "did you mean 'technical'?" in out.out and "^^^^^^^^" in out.out
+    assert "1 errors" in out.err and "word list only" in out.err
+
+
+def test_lint_of_a_clean_library_rubric_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rubric", "lint", "core_axioms", "code_agent"]) == 0
+
+
+def test_json_and_sarif_hold_the_same_findings(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rubric", "lint", "--format", "json", str(bad)]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert main(["rubric", "lint", "--format", "sarif", str(bad)]) == 1
+    log = json.loads(capsys.readouterr().out)
+    results = log["runs"][0]["results"]
+    assert log["version"] == "2.1.0"
+    assert [(r["code"], r["line"]) for r in rows] == [
+        (r["ruleId"], r["locations"][0]["physicalLocation"]["region"]["startLine"]) for r in results
+    ]
+    assert {r["id"] for r in log["runs"][0]["tool"]["driver"]["rules"]} == {r["code"] for r in rows}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lint", "no_such_rubric"],
+        ["lint", "/nowhere/x.yaml"],
+        ["lint", "core_axioms", "--format", "xml"],
+        ["show", "support_agent"],
+        ["show", "support_agent", "-f", "domain"],
+        ["show", "support_agent", "-f", "colour=red"],
+        ["show", "support_agent", "-f", "domain=orders", "--slot", "stated.verbosity=1", "--share", "0.9"],
+        ["new", "Bad-Name"],
+        ["diff", "core_axioms"],
+    ],
+)
+def test_user_errors_exit_2_without_a_traceback(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rubric", *words]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_new_makes_a_rubric_that_lints_clean_and_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "my_desk.yaml"
+    assert main(["rubric", "new", str(target)]) == 0
+    assert main(["rubric", "lint", "--format", "json", str(target)]) == 0
+    assert json.loads(capsys.readouterr().out.split("\n", 1)[1]) == []
+    before = target.read_bytes()
+    assert main(["rubric", "new", str(target)]) == 2
+    assert target.read_bytes() == before
+
+
+def test_show_lists_weights_gates_and_the_personal_share(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-f", "domain=technical,identity_needed=true", "--slot", "stated.verbosity=1", "--share", "0.2"]
+    assert main(["rubric", "show", "support_agent", *words]) == 0
+    out = capsys.readouterr().out
+    assert "ax.identity_first" in out and "at most 40 words" in out and "λ 0.2" in out and "+3.2" in out
+
+
+def test_fix_mends_in_place_and_says_what(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad.write_text(BAD.replace("technicl", "technical").replace("derivation: given", "derivaton: given", 1))
+    assert main(["rubric", "lint", str(bad)]) == 1
+    assert main(["rubric", "lint", "--fix", str(bad)]) == 0
+    assert "mended" in capsys.readouterr().err and "derivaton" not in bad.read_text()
+
+
+def test_diff_check_and_base_ask_for_the_bump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old" / "bad.yaml", tmp_path / "bad.yaml"
+    old.parent.mkdir()
+    fine = BAD.replace("technicl", "technical")
+    old.write_text(fine)
+    new.write_text(fine.replace("statement: One.", "statement: One., weight: 2"))
+    assert main(["rubric", "diff", str(old), str(new)]) == 0
+    out = capsys.readouterr().out
+    assert "th.any: weight 1 → 2" in out and "needed 2.0.0" in out and "re-aggregated" in out
+    assert main(["rubric", "diff", "--check", str(old), str(new)]) == 1
+    assert main(["rubric", "lint", str(new), "--base", str(old)]) == 1
+    assert "E180" in capsys.readouterr().out
+
+
+def test_lock_writes_and_renews_the_lock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "desk.yaml"
+    assert main(["rubric", "new", str(target)]) == 0
+    assert main(["rubric", "lock", str(target)]) == 0
+    lock = tmp_path / "rubrics.lock"
+    stale = lock.read_text()
+    lock.write_text(stale.replace('"hash": "', '"hash": "00'))
+    assert main(["rubric", "lint", str(target)]) == 1
+    assert "E107" in capsys.readouterr().out
+    assert main(["rubric", "lock", str(target)]) == 0
+    assert lock.read_text() == stale
+
+
+CASES = """\
+schema: atr/1
+rubric: {id: cased, version: 1.0.0}
+features:
+  domain: {type: enum, values: [a, b]}
+facets:
+  n: {type: int, range: [0, 99], probe: word_count}
+axioms: [{id: ax.base, statement: Serves., type: premise}]
+theorems:
+  - id: th.short
+    derived_from: [ax.base]
+    derivation: given
+    statement: Says it in three words.
+    applies_when: domain == b
+    requires: n <= 3
+    judge: {kind: constraint}
+    cases: [{good: one two three, bad: one two three four}]
+  - id: th.llm
+    derived_from: [ax.base]
+    derivation: given
+    statement: Says it.
+    polarity: penalty
+    cases: [{good: x, bad: y}]
+"""
+
+
+def test_test_runs_cases_and_transcripts_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cased.yaml"
+    path.write_text(CASES)
+    record = {"id": "r1", "task": {"features": {"domain": "b"}}, "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a b c d e"}]}
+    logs = tmp_path / "logs.jsonl"
+    logs.write_text(json.dumps(record) + "\n" + json.dumps({"messages": record["messages"]}) + "\nnot json\n")
+    assert main(["rubric", "test", str(path), str(logs)]) == 0
+    out = capsys.readouterr()
+    assert "cases: 2 right, 0 wrong, 2 without a verdict; items of kind llm need --judge" in out.out
+    assert "r1 th.short: 0 no" in out.out and "not scored" in out.out and "rejected" in out.err
+    path.write_text(CASES.replace("bad: one two three four", "bad: one"))
+    assert main(["rubric", "test", str(path)]) == 1
+    assert "wrong  th.short cases[0].bad: value 1, below 0.5 was expected" in capsys.readouterr().out
