@@ -97,7 +97,10 @@ class RewardModel:
         untrained: bool = False,
         **options: Any,
     ) -> "RewardModel":
-        """A judge out of a model in memory; ``options`` as in ``from_pretrained``."""
+        """A judge out of a model in memory; ``options`` as in ``from_pretrained``.
+
+        The weights are hashed once: after training them further, make a new one.
+        """
         from axiomrm.rm.engines.transformers import TransformersEngine
 
         prompter = JudgePrompter(tokenizer, template=template, secret=secret)
