@@ -35,19 +35,27 @@ def summary(runs: list[Measured], config: Any) -> dict[str, Any]:
     for judge in runs[0].judges["criteria"]:
         report = criteria(runs, judge, DRAWS)
         found[f"judge {judge}"] = {kind: e.percent() for kind, e in report.balanced_accuracy.items()} | {
-            m.criterion: f"{m.balanced_accuracy.percent()} n={m.n} minority={m.minority_share:.2f}" for m in report.criteria
+            m.criterion: f"{m.balanced_accuracy.percent()} n={m.n} minority={m.minority_share:.2f}"
+            for m in report.criteria
         }
     for name, equal in (("all pairs", False), ("equal quality", True)):
         m = personal(runs, DRAWS, equal)
         names = ("generic", "personal", "swapped", "gain", "swapped_gain", "worst_decile", "harmed")
-        found[f"personal, {name}"] = {n: getattr(m, n).percent() for n in names} | {"users": m.users, "pairs": m.pairs}
+        found[f"personal, {name}"] = {n: getattr(m, n).percent() for n in names} | {
+            "users": m.users,
+            "pairs": m.pairs,
+        }
     table = worth(runs, DRAWS)
-    found["policies, held out"] = {r.label: f"{r.success.percent()} gain {r.over_cold_start.percent()}" for r in table.rows}
+    found["policies, held out"] = {
+        r.label: f"{r.success.percent()} gain {r.over_cold_start.percent()}" for r in table.rows
+    }
     found["was RL worth it"] = f"{table.answer}: {table.reason}"
     for kind in ("process_replay", "grpo"):
         curves = arm_curves(runs, config, kind)
         rate = best_rate(curves)
-        found[f"rollouts to 50 %, {kind}"] = f"{rollouts_to(curves[rate]).text()} at lr {rate:g}" if rate is not None else "not measured"
+        found[f"rollouts to 50 %, {kind}"] = (
+            f"{rollouts_to(curves[rate]).text()} at lr {rate:g}" if rate is not None else "not measured"
+        )
     return found
 
 

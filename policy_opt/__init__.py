@@ -1,1 +1,1 @@
-
+"""Critic-free policy optimisation on per-turn rewards, with replay. Importing this loads no torch."""

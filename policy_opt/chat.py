@@ -18,7 +18,7 @@ from axiomrm.data.trajectory import Message, ToolCall
 from axiomrm.errors import ConfigError
 
 _SENTINEL = "\u2402sentinel\u2402"
-CALL_TOKEN = "<|call|>"  # noqa: S105
+CALL_TOKEN = "<|call|>"
 HERMES_OPEN, HERMES_CLOSE = "<tool_call>", "</tool_call>"
 
 
@@ -33,11 +33,15 @@ class TemplateChat:
         self.plain_calls = CALL_TOKEN in tokenizer.get_vocab()
         end = self._template_ids(self.frames["assistant"][1])
         if not end:
-            raise ConfigError(f"the chat template of {tokenizer.name_or_path!r} does not end an assistant message")
+            raise ConfigError(
+                f"the chat template of {tokenizer.name_or_path!r} does not end an assistant message"
+            )
         self.end_ids = frozenset({end[0], *extra_end_ids})
         self._after_end = end[1:]
 
-    def prompt_ids(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], first: bool) -> list[int]:
+    def prompt_ids(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], first: bool
+    ) -> list[int]:
         """Ids of the new messages plus the assistant header."""
         ids: list[int] = [] if first else list(self._after_end)
         for message in messages:
@@ -59,9 +63,15 @@ class TemplateChat:
         for call in message.tool_calls:
             arguments = json.dumps(call.arguments, ensure_ascii=False)
             if self.plain_calls:
-                ids += [self.tokenizer.convert_tokens_to_ids(CALL_TOKEN), *self._data_ids(f"{call.name} {arguments}")]
+                ids += [
+                    self.tokenizer.convert_tokens_to_ids(CALL_TOKEN),
+                    *self._data_ids(f"{call.name} {arguments}"),
+                ]
             else:
-                ids += self._data_ids(f'{HERMES_OPEN}{{"name": {json.dumps(call.name)}, "arguments": {arguments}}}{HERMES_CLOSE}')
+                ids += self._data_ids(
+                    f'{HERMES_OPEN}{{"name": {json.dumps(call.name)}, '
+                    f'"arguments": {arguments}}}{HERMES_CLOSE}'
+                )
         return ids
 
     def parse(self, token_ids: Sequence[int]) -> Action:
@@ -80,9 +90,13 @@ class TemplateChat:
     def _frame(self, role: str) -> tuple[str, str]:
         lead = [] if role in ("system", "user") else [{"role": "user", "content": "x"}]
         base = self.tokenizer.apply_chat_template(lead, tokenize=False) if lead else ""
-        whole = self.tokenizer.apply_chat_template([*lead, {"role": role, "content": _SENTINEL}], tokenize=False)
+        whole = self.tokenizer.apply_chat_template(
+            [*lead, {"role": role, "content": _SENTINEL}], tokenize=False
+        )
         if whole.count(_SENTINEL) != 1 or not whole.startswith(base):
-            raise ConfigError(f"the chat template of {self.tokenizer.name_or_path!r} rewrites {role!r} messages")
+            raise ConfigError(
+                f"the chat template of {self.tokenizer.name_or_path!r} rewrites {role!r} messages"
+            )
         before, after = whole[len(base) :].split(_SENTINEL)
         if role == "user" and "system" in before:  # a default system message of the template's own
             before = self._frame("assistant")[0].replace("assistant", "user")

@@ -133,7 +133,7 @@ def _epoch(
     pad_id: int,
 ) -> None:
     model.train()
-    batches = _batches(rows, settings.tokens_per_step, random.Random(f"{settings.seed}/{epoch}"))  # noqa: S311
+    batches = _batches(rows, settings.tokens_per_step, random.Random(f"{settings.seed}/{epoch}"))
     for i, batch in enumerate(batches):
         step = (epoch - 1) * len(batches) + i + 1
         for group in optimizer.param_groups:

@@ -12,7 +12,7 @@ from axiomrm.rubrics import Rubric
 
 
 def rubric_judge(reward_model: RewardModel, rubric: Rubric) -> TurnJudge:
-    """A ``TurnJudge`` that asks ``reward_model`` for ``rubric`` on every turn, all trajectories in one call."""
+    """Asks ``reward_model`` for ``rubric`` on every turn, all trajectories in one call."""
 
     def judge(trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         pairs = [(t, rubric.bind(t.task.features, task=t.task_id or t.id)) for t in trajectories]

@@ -17,7 +17,9 @@ from axiomrm.rm.conversation import pieces
 
 SYSTEM = "Examine the record."
 VALUE = re.compile(
-    r"\b[A-Z]\d\d\b|\b\d{1,3}\b|\b(?:" + "|".join((*words.NAMES, *words.CITIES, *words.ITEMS, *words.STATUSES)) + r")\b"
+    r"\b[A-Z]\d\d\b|\b\d{1,3}\b|\b(?:"
+    + "|".join((*words.NAMES, *words.CITIES, *words.ITEMS, *words.STATUSES))
+    + r")\b"
 )
 KINDS = {
     "order": re.compile(r"\b[A-Z]\d\d\b"),
@@ -63,15 +65,26 @@ def random_recording(rng: random.Random) -> Trajectory:
     messages: list[Message] = []
     seen: list[str] = [random_value(rng) for _ in range(3)]
     for turn in range(rng.randint(2, 6)):
+
         def line() -> str:
-            values = [rng.choice(seen) if rng.random() < 0.5 else random_value(rng) for _ in range(rng.randint(1, 4))]
+            values = [
+                rng.choice(seen) if rng.random() < 0.5 else random_value(rng)
+                for _ in range(rng.randint(1, 4))
+            ]
             seen.extend(values)
             return " ".join(values)
 
         messages.append(Message(role="user", content=line()))
         if rng.random() < 0.5:
-            call = ToolCall(name=rng.choice(("verify", "find", "stock", "move")), arguments={"a": rng.choice(seen), "b": random_value(rng)}, id=f"c{turn}")
-            messages += [Message(role="assistant", tool_calls=(call,)), Message(role="tool", content=line(), tool_call_id=f"c{turn}")]
+            call = ToolCall(
+                name=rng.choice(("verify", "find", "stock", "move")),
+                arguments={"a": rng.choice(seen), "b": random_value(rng)},
+                id=f"c{turn}",
+            )
+            messages += [
+                Message(role="assistant", tool_calls=(call,)),
+                Message(role="tool", content=line(), tool_call_id=f"c{turn}"),
+            ]
         else:
             messages.append(Message(role="assistant", content=line()))
     return Trajectory(messages=tuple(messages), task=Task())
@@ -83,7 +96,13 @@ def lines_of(trajectory: Trajectory) -> tuple[str, list[Line]]:
     for piece in pieces(trajectory):
         printed += piece.line
         if piece.turn >= 0:
-            lines.append((piece.turn + 1, piece.kind, piece.line.split("]", 1)[1].strip() or piece.line.split(" ", 2)[2].strip(" ]\n")))
+            lines.append(
+                (
+                    piece.turn + 1,
+                    piece.kind,
+                    piece.line.split("]", 1)[1].strip() or piece.line.split(" ", 2)[2].strip(" ]\n"),
+                )
+            )
     return printed, lines
 
 
@@ -175,7 +194,10 @@ def drill(rng: random.Random) -> list[Message]:
     listed = ", ".join(f"{k} {v}" for k, v in pairs.items())
     chat = [Message(role="user", content=f"pairs {listed}")]
     for key in rng.sample(keys, min(len(keys), 4)):
-        chat += [Message(role="user", content=f"with {key}"), Message(role="assistant", content=f"{key} {pairs[key]}")]
+        chat += [
+            Message(role="user", content=f"with {key}"),
+            Message(role="assistant", content=f"{key} {pairs[key]}"),
+        ]
     return chat
 
 
@@ -185,7 +207,10 @@ def document(rng: random.Random, general: list[dict[str, str]], number: int = 0)
         return drill(rng)
     draw = rng.random()
     if draw < 0.06 and general:
-        return [Message(role="user", content=(g := rng.choice(general))["user"]), Message(role="assistant", content=g["assistant"])]
+        return [
+            Message(role="user", content=(g := rng.choice(general))["user"]),
+            Message(role="assistant", content=g["assistant"]),
+        ]
     if draw < 0.2:
         return list(recording(rng).messages)
     trajectory = recording(rng) if draw < 0.7 else random_recording(rng)

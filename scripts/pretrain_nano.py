@@ -47,7 +47,13 @@ outside that desk. Licence: Apache-2.0.
 QUIET = 0.25
 """Loss weight of tokens that are neither an answer nor an agent's turn."""
 MAX_TOKENS = 640
-SHAPE = {"hidden_size": 160, "num_hidden_layers": 5, "num_attention_heads": 5, "num_key_value_heads": 5, "intermediate_size": 448}
+SHAPE = {
+    "hidden_size": 160,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 5,
+    "intermediate_size": 448,
+}
 
 
 def read_general(path: Path) -> list[dict[str, str]]:
@@ -78,7 +84,10 @@ def batches(chat: TemplateChat, general_path: Path, start: int, tokens: int) -> 
     number = start
     while True:
         general = read_general(general_path)
-        docs = sorted((encode(chat, document(random.Random(number + i), general, number + i)) for i in range(800)), key=lambda d: len(d[0]))
+        docs = sorted(
+            (encode(chat, document(random.Random(number + i), general, number + i)) for i in range(800)),
+            key=lambda d: len(d[0]),
+        )
         number += 800
         groups: list[list[tuple[list[int], list[float]]]] = [[]]
         for doc in docs:
@@ -99,7 +108,9 @@ def tensors(group: list[tuple[list[int], list[float]]]) -> tuple[torch.Tensor, t
 
 def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     logits = model(input_ids=ids).logits[:, :-1]
-    nll = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1), reduction="none")
+    nll = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1), reduction="none"
+    )
     w = weights[:, 1:].reshape(-1)
     return (nll * w).sum() / w.sum()
 
@@ -114,7 +125,7 @@ def answer_accuracy(model: LlamaForCausalLM, chat: TemplateChat, n: int = 400) -
             if messages[0].content != "Examine the record.":
                 continue
             ids: list[int] = []
-            spans = []
+            spans, task = [], ""
             for m in messages:
                 own = chat.message_ids(m)
                 if m.role == "assistant":
@@ -138,7 +149,9 @@ def make_optimizers(model: LlamaForCausalLM, lr: float) -> list[torch.optim.Opti
     ]
 
 
-def save(out: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
+def save(
+    out: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]
+) -> None:
     held = [optimizer.state_dict() for optimizer in optimizers]
     torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, out / "train.tmp")
     os.replace(out / "train.tmp", out / "train.pt")
@@ -158,8 +171,13 @@ def main() -> None:
     chat = TemplateChat(tokenizer)
     torch.manual_seed(0)
     config = LlamaConfig(
-        **SHAPE, vocab_size=len(tokenizer), tie_word_embeddings=True, max_position_embeddings=2048,
-        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        **SHAPE,
+        vocab_size=len(tokenizer),
+        tie_word_embeddings=True,
+        max_position_embeddings=2048,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
     optimizers = make_optimizers(model, args.lr)
@@ -174,7 +192,13 @@ def main() -> None:
     publish(args, model, tokenizer, chat, state)
 
 
-def publish(args: argparse.Namespace, model: LlamaForCausalLM, tokenizer: Any, chat: TemplateChat, state: dict[str, Any]) -> None:
+def publish(
+    args: argparse.Namespace,
+    model: LlamaForCausalLM,
+    tokenizer: Any,
+    chat: TemplateChat,
+    state: dict[str, Any],
+) -> None:
     """Half-precision weights, tokenizer and a card with the hash, into the folder that ships."""
     accuracy = answer_accuracy(model, chat, 1000)
     model.to(torch.float16).save_pretrained(args.ship)
@@ -188,14 +212,24 @@ def publish(args: argparse.Namespace, model: LlamaForCausalLM, tokenizer: Any, c
     ))  # fmt: skip
 
 
-def train(args: argparse.Namespace, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], chat: TemplateChat, state: dict[str, Any]) -> None:
+def train(
+    args: argparse.Namespace,
+    model: LlamaForCausalLM,
+    optimizers: list[torch.optim.Optimizer],
+    chat: TemplateChat,
+    state: dict[str, Any],
+) -> None:
     budget = args.minutes * 60
     mark, saved_at, mean = time.monotonic(), time.monotonic(), 0.0
     for number, group in batches(chat, args.general, state["next_document"], args.tokens):
         share = state["seconds"] / budget
         if share >= 1:
             break
-        lr = args.lr * min(1, (state["step"] + 1) / 100) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
+        lr = (
+            args.lr
+            * min(1, (state["step"] + 1) / 100)
+            * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
+        )
         for optimizer in optimizers:
             for group_ in optimizer.param_groups:
                 group_["lr"] = lr
@@ -207,11 +241,19 @@ def train(args: argparse.Namespace, model: LlamaForCausalLM, optimizers: list[to
             optimizer.step()
             optimizer.zero_grad()
         now = time.monotonic()
-        state |= {"step": state["step"] + 1, "next_document": number, "seconds": state["seconds"] + now - mark, "tokens": state["tokens"] + ids.numel()}
+        state |= {
+            "step": state["step"] + 1,
+            "next_document": number,
+            "seconds": state["seconds"] + now - mark,
+            "tokens": state["tokens"] + ids.numel(),
+        }
         mark = now
         mean = loss.item() if not mean else 0.95 * mean + 0.05 * loss.item()
         if state["step"] % 50 == 0:
-            print(f"step {state['step']} loss {mean:.3f} lr {lr:.2e} {state['tokens'] / 1e6:.1f}M tokens {state['seconds'] / 60:.1f} min", flush=True)
+            print(
+                f"step {state['step']} loss {mean:.3f} lr {lr:.2e} {state['tokens'] / 1e6:.1f}M tokens {state['seconds'] / 60:.1f} min",
+                flush=True,
+            )
         if state["step"] % 200 == 0:
             print(answer_accuracy(model, chat, 150), flush=True)
         if now - saved_at > 120:

@@ -14,9 +14,26 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TOPICS = (
-    "a late parcel", "a broken kettle", "a hotel room", "a train ticket", "a lost wallet", "a garden", "a birthday party",
-    "a new phone", "a recipe for soup", "a walk by the sea", "a library book", "a bicycle repair", "a bank card",
-    "a dentist visit", "a school trip", "a rainy day", "a job interview", "a moving van", "a coffee machine", "a pet cat",
+    "a late parcel",
+    "a broken kettle",
+    "a hotel room",
+    "a train ticket",
+    "a lost wallet",
+    "a garden",
+    "a birthday party",
+    "a new phone",
+    "a recipe for soup",
+    "a walk by the sea",
+    "a library book",
+    "a bicycle repair",
+    "a bank card",
+    "a dentist visit",
+    "a school trip",
+    "a rainy day",
+    "a job interview",
+    "a moving van",
+    "a coffee machine",
+    "a pet cat",
 )
 FORMS = (
     "Write two short sentences about {x}.",
@@ -47,7 +64,9 @@ def main() -> None:
         texts = [tokenizer.apply_chat_template(c, tokenize=False, add_generation_prompt=True) for c in chats]
         inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         with torch.inference_mode():
-            out = model.generate(**inputs, do_sample=True, temperature=0.9, max_new_tokens=args.max_new_tokens)
+            out = model.generate(
+                **inputs, do_sample=True, temperature=0.9, max_new_tokens=args.max_new_tokens
+            )
         replies = tokenizer.batch_decode(out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         with args.out.open("a") as file:
             for ask, reply in zip(asks, replies, strict=True):

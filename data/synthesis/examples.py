@@ -1,4 +1,4 @@
-"""Judge training examples, before any prompt is rendered: what was asked about which unit, and the right answer."""
+"""Judge training examples before any prompt is rendered: a question about a unit, and the right answer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class JudgeExample:
     ask: str
     """The question as the judge reads it."""
     label: str
-    """``Y``, ``N`` or ``X`` (the recording does not tell) for binary questions; a level or letter otherwise."""
+    """``Y``, ``N`` or ``X`` (the recording does not tell) for binary questions; else a level or letter."""
     notes: str = ""
     """A correct critique; empty: only a direct row can be made."""
     quotes: tuple[tuple[int, str], ...] = ()

@@ -50,10 +50,23 @@ def goal_examples(trajectories: Iterable[Trajectory]) -> list[JudgeExample]:
             continue
         faults = [i for i, v in enumerate(trajectory.metadata.get("oracle", ())) if v < 0]
         reached = trajectory.outcome.score >= 1
-        note = "every request was served" if reached else f"t{faults[-1] + 1} went wrong" if faults else "it stopped early"
+        note = (
+            "every request was served"
+            if reached
+            else f"t{faults[-1] + 1} went wrong"
+            if faults
+            else "it stopped early"
+        )
         found.append(
             JudgeExample(
-                trajectory, None, GOAL, GOAL_ASK, "Y" if reached else "N", note, source="verifier", tags=("relational",)
+                trajectory,
+                None,
+                GOAL,
+                GOAL_ASK,
+                "Y" if reached else "N",
+                note,
+                source="verifier",
+                tags=("relational",),
             )
         )
     return found
@@ -75,11 +88,21 @@ def _alone(example: JudgeExample) -> JudgeExample:
             "metadata": {},
         }
     )
-    return replace(example, trajectory=kept, turn=0, label="X", notes="t1: what came before is not shown", quotes=(), source="elided")
+    return replace(
+        example,
+        trajectory=kept,
+        turn=0,
+        label="X",
+        notes="t1: what came before is not shown",
+        quotes=(),
+        source="elided",
+    )
 
 
-def balanced(examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3) -> list[JudgeExample]:
-    """At most ``per_criterion`` examples of each criterion; the commoner label at most ``ratio`` times the rarer.
+def balanced(
+    examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3
+) -> list[JudgeExample]:
+    """Up to ``per_criterion`` examples of each, the commoner label up to ``ratio`` times the rarer.
 
     The result is in random order. A criterion of which only one label occurs is left out.
     """
@@ -98,11 +121,13 @@ def balanced(examples: Sequence[JudgeExample], per_criterion: int, rng: random.R
     return kept
 
 
-def dense(examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3) -> list[JudgeExample]:
+def dense(
+    examples: Sequence[JudgeExample], per_criterion: int, rng: random.Random, ratio: float = 1.3
+) -> list[JudgeExample]:
     """A balanced choice that asks many questions about few dialogues, since those share one reading of it.
 
-    Dialogues are taken in random order; each gives all its rarer answers, and commoner ones as long as their number
-    stays within ``ratio`` times the rarer. At most ``per_criterion`` examples of each criterion, dialogue by dialogue.
+    Dialogues are taken in random order; each gives all its rarer answers, and commoner ones as long as
+    their number stays within ``ratio`` times the rarer. At most ``per_criterion`` examples of a criterion.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for example in examples:

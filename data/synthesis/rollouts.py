@@ -11,7 +11,7 @@ AgentFor = Callable[[Task, dict[str, Any]], Agent]
 
 
 def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Trajectory:
-    """One episode; ``metadata`` holds per-turn ``oracle`` (−1, 0, 1), ``assessment`` and criterion ``labels``."""
+    """One episode; ``metadata`` holds per-turn ``oracle`` (−1, 0, 1), ``assessments`` and ``labels``."""
     observation, info = env.reset(task=task)
     agent = agent_for(task, info)
     messages: list[Message] = list(observation.messages)
@@ -25,7 +25,12 @@ def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Traje
         messages += [_with_call_ids(action.message(), len(oracle) + 1), *observation.messages]
         oracle.append(info.get("oracle_turn", 0))
         assessments.append(info.get("assessment", ""))
-        labels.append({k: {"value": v.value, "note": v.note, "quote": v.quote} for k, v in info.get("labels", {}).items()})
+        labels.append(
+            {
+                k: {"value": v.value, "note": v.note, "quote": v.quote}
+                for k, v in info.get("labels", {}).items()
+            }
+        )
         over = terminated or truncated
     env.close()
     return Trajectory(
@@ -49,9 +54,15 @@ def roll_many(
 
 def successful(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     """Those whose verifier said 1; a missing outcome is not a success."""
-    return [t for t in trajectories if t.outcome is not None and t.outcome.score is not None and t.outcome.score >= 1 - 1e-9]
+    return [
+        t
+        for t in trajectories
+        if t.outcome is not None and t.outcome.score is not None and t.outcome.score >= 1 - 1e-9
+    ]
 
 
 def _with_call_ids(message: Message, turn: int) -> Message:
-    calls = tuple(c.model_copy(update={"id": c.id or f"c{turn}_{i}"}) for i, c in enumerate(message.tool_calls))
+    calls = tuple(
+        c.model_copy(update={"id": c.id or f"c{turn}_{i}"}) for i, c in enumerate(message.tool_calls)
+    )
     return message.model_copy(update={"tool_calls": calls})

@@ -1,1 +1,1 @@
-
+"""Environments, one folder or file each."""

@@ -1,4 +1,4 @@
-"""Public errors. A message names the place, what was found, what is accepted, and the remedy if there is one."""
+"""Public errors. A message names the place, what was found, what is accepted, and a remedy."""
 
 
 class Error(Exception):

@@ -1,4 +1,4 @@
-"""A customer-service desk over a real SQLite database: tasks, scripted user, tools, oracle, scripted agents."""
+"""A customer-service desk over a real SQLite database: tasks, scripted user, tools, oracle, agents."""
 
 from axiomrm.policy_opt.envs.service_desk.agents import Expert, Flawed
 from axiomrm.policy_opt.envs.service_desk.env import ServiceDesk

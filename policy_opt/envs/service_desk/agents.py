@@ -86,12 +86,18 @@ def _other(rng: random.Random, pool: Sequence[str], value: str) -> str:
 
 def _twist(rng: random.Random, key: str, value: str) -> str | None:
     pools: dict[str, Sequence[str]] = {
-        "city": words.CITIES, "home": words.CITIES, "item": words.ITEMS, "name": words.NAMES, "channel": words.CHANNELS,
+        "city": words.CITIES,
+        "home": words.CITIES,
+        "item": words.ITEMS,
+        "name": words.NAMES,
+        "channel": words.CHANNELS,
     }
     if key in pools:
         return _other(rng, pools[key], value)
     if key == "order":
-        return rng.choice([f"{rng.choice(words.ORDER_LETTERS)}{value[-2:]}", f"{value[0].upper()}{rng.randint(10, 99)}"])
+        return rng.choice(
+            [f"{rng.choice(words.ORDER_LETTERS)}{value[-2:]}", f"{value[0].upper()}{rng.randint(10, 99)}"]
+        )
     if key in ("pin", "amount"):
         return str(rng.randint(10 ** (len(value) - 1), 10 ** len(value) - 1))
     return None
@@ -112,7 +118,11 @@ def _repeat(agent: Flawed, right: Action, p: Progress, wanted: Expected) -> Acti
 
 def _distractor(agent: Flawed, right: Action, p: Progress, wanted: Expected) -> Action | None:
     name = agent.rng.choice(("weather", "survey", "promo"))
-    key, pool = {"weather": ("city", words.CITIES), "survey": ("name", words.NAMES), "promo": ("item", words.ITEMS)}[name]
+    key, pool = {
+        "weather": ("city", words.CITIES),
+        "survey": ("name", words.NAMES),
+        "promo": ("item", words.ITEMS),
+    }[name]
     return call_action((name, ((key, agent.rng.choice(pool)),)))
 
 
@@ -147,13 +157,26 @@ def _misreport(agent: Flawed, right: Action, p: Progress, wanted: Expected) -> A
     if not wanted.close:
         return None
     closing = closing_of(p)
-    pools: dict[str, Sequence[str]] = {"status": words.STATUSES, "city": words.CITIES, "item": words.ITEMS, "channel": words.CHANNELS}
+    pools: dict[str, Sequence[str]] = {
+        "status": words.STATUSES,
+        "city": words.CITIES,
+        "item": words.ITEMS,
+        "channel": words.CHANNELS,
+    }
     text = right.text
-    keys = [k for k in ("order", "status", "amount", "city", "item", "channel", "count") if closing.values.get(k, "\0") in text]
+    keys = [
+        k
+        for k in ("order", "status", "amount", "city", "item", "channel", "count")
+        if closing.values.get(k, "\0") in text
+    ]
     agent.rng.shuffle(keys)
     for key in keys:
         value = closing.values[key]
-        other = _other(agent.rng, pools[key], value) if key in pools else _twist(agent.rng, "amount" if key != "order" else key, value)
+        other = (
+            _other(agent.rng, pools[key], value)
+            if key in pools
+            else _twist(agent.rng, "amount" if key != "order" else key, value)
+        )
         if other and other != value:
             return Action(text=text.replace(value, other))
     return None
@@ -165,7 +188,14 @@ def _wrong_name(agent: Flawed, right: Action, p: Progress, wanted: Expected) -> 
     return Action(text=right.text.replace(p.known["name"], _other(agent.rng, words.NAMES, p.known["name"])))
 
 
-CALL_FAULTS = {"wrong_value": _wrong_value, "repeat": _repeat, "distractor": _distractor, "skip_verify": _skip_verify, "early_close": _early_close, "ask_again": _ask_again}
+CALL_FAULTS = {
+    "wrong_value": _wrong_value,
+    "repeat": _repeat,
+    "distractor": _distractor,
+    "skip_verify": _skip_verify,
+    "early_close": _early_close,
+    "ask_again": _ask_again,
+}
 TEXT_FAULTS = {
     "rude": _add_sentence("rude"),
     "promise": _add_sentence("promise"),

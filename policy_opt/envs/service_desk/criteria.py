@@ -8,13 +8,27 @@ from dataclasses import dataclass
 
 from axiomrm.data.environment import Action
 from axiomrm.policy_opt.envs.service_desk import phrases
-from axiomrm.policy_opt.envs.service_desk.oracle import ACCOUNT_TOOLS, Assessment, Progress, call_key, claims, unsupported
+from axiomrm.policy_opt.envs.service_desk.oracle import (
+    ACCOUNT_TOOLS,
+    Assessment,
+    Progress,
+    call_key,
+    claims,
+    unsupported,
+)
 from axiomrm.policy_opt.envs.service_desk.user import asked_slots
 from axiomrm.policy_opt.envs.service_desk.world import DISTRACTORS, TOOLS
 
 STEP = "sd.step"
 SURFACE = ("sd.polite", "sd.no_promise", "sd.no_flattery", "sd.asks", "sd.useful_tool")
-RELATIONAL = ("sd.right_value", "sd.true_report", "sd.no_repeat", "sd.asks_new", "sd.verified_first", "sd.right_name")
+RELATIONAL = (
+    "sd.right_value",
+    "sd.true_report",
+    "sd.no_repeat",
+    "sd.asks_new",
+    "sd.verified_first",
+    "sd.right_name",
+)
 ASK: dict[str, str] = {
     STEP: "Is this step right and needed?",
     "sd.polite": "Is the reply polite?",
@@ -73,15 +87,21 @@ def _label_call(action: Action, p: Progress) -> dict[str, Label]:
     args = {k: str(v) for k, v in call.arguments.items()}
     labels = {}
     useful = call.name in TOOLS and call.name not in DISTRACTORS
-    labels["sd.useful_tool"] = Label(useful, f"the tool {call.name} is {'a desk tool' if useful else 'no desk tool'}")
+    labels["sd.useful_tool"] = Label(
+        useful, f"the tool {call.name} is {'a desk tool' if useful else 'no desk tool'}"
+    )
     new = call_key(call.name, args) not in p.results
     labels["sd.no_repeat"] = Label(new, "no call before is the same" if new else NOTES["redundant"])
     if call.name in ACCOUNT_TOOLS:
-        labels["sd.verified_first"] = Label(p.verified, "verify came first" if p.verified else NOTES["unverified"])
+        labels["sd.verified_first"] = Label(
+            p.verified, "verify came first" if p.verified else NOTES["unverified"]
+        )
     checked = {k: v for k, v in args.items() if k not in ("topic", "kind")}
     if useful and checked:
         wrong = [v for v in checked.values() if v not in _given(p)]
-        labels["sd.right_value"] = Label(not wrong, f"{wrong[0]} was not given" if wrong else "the values were given")
+        labels["sd.right_value"] = Label(
+            not wrong, f"{wrong[0]} was not given" if wrong else "the values were given"
+        )
     return labels
 
 
@@ -102,15 +122,21 @@ def _label_text(text: str, p: Progress) -> dict[str, Label]:
         ("sd.no_flattery", "flattery", "no flattery"),
     ):
         found = phrases.fault_in(text, kind)
-        labels[cid] = Label(found is None, good if found is None else f"there is a {kind} sentence", found or "")
+        labels[cid] = Label(
+            found is None, good if found is None else f"there is a {kind} sentence", found or ""
+        )
     labels["sd.asks"] = Label("?" in text, "there is a question" if "?" in text else "there is no question")
     asked = asked_slots(text)
     if asked:
         again = [s for s in asked if s in p.known]
-        labels["sd.asks_new"] = Label(not again, f"the {again[0]} was given" if again else "this is not known yet")
+        labels["sd.asks_new"] = Label(
+            not again, f"the {again[0]} was given" if again else "this is not known yet"
+        )
     if "?" not in text and any(v for k, v in claims(text).items() if k != "name"):
         wrong = sorted(unsupported(text, p))
-        labels["sd.true_report"] = Label(not wrong, f"{wrong[0]} was not found" if wrong else "the results say so")
+        labels["sd.true_report"] = Label(
+            not wrong, f"{wrong[0]} was not found" if wrong else "the results say so"
+        )
     named = claims(text)["name"]
     if named and "name" in p.known:
         right = named == {p.known["name"]}

@@ -25,13 +25,15 @@ class ServiceDesk:
     def __init__(self, turn_limit: int = TURN_LIMIT) -> None:
         self.turn_limit = turn_limit
 
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Observation, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, task: Task | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
         """Start ``task``, or a training task drawn from ``seed``."""
         self.task = task or sample_task("train", seed or 0)
         self.spec: Spec = spec_of(self.task)
         self.world: World = self.spec.world()
         digest = hashlib.sha256(self.task.id.encode()).digest()
-        self.user = User(self.spec, random.Random(digest))  # noqa: S311
+        self.user = User(self.spec, random.Random(digest))
         self.turn = 0
         self.bad_writes = 0
         self.false_reports = 0
@@ -58,14 +60,19 @@ class ServiceDesk:
             messages, gone = self._talk(action.text, wanted)
         truncated = not gone and self.turn >= self.turn_limit
         info = self._info()
-        info |= {"oracle_turn": worth.value, "assessment": worth.kind, "labels": labels, "error_kind": error_kind}
+        info |= {
+            "oracle_turn": worth.value,
+            "assessment": worth.kind,
+            "labels": labels,
+            "error_kind": error_kind,
+        }
         if gone or truncated:
             info["outcome"] = self.outcome()
             info["ending"] = "done" if gone else "turn_limit"
         return Observation(tuple(messages), TOOL_SPECS), None, gone, truncated, info
 
     def outcome(self) -> float:
-        """1 if every request ended as it should: goal rows, no forbidden write, no false or early report; else 0."""
+        """1: all requests closed, rows as the goal, no forbidden write, no false or early report; else 0."""
         done = self.user.current >= len(self.spec.requests)
         clean = self.bad_writes == 0 and self.false_reports == 0
         return float(done and clean and self.world.contents() == self.spec.goal())

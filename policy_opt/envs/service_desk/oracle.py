@@ -12,7 +12,13 @@ from axiomrm.data.environment import Action
 from axiomrm.policy_opt.envs.service_desk import words
 from axiomrm.policy_opt.envs.service_desk.tasks import SLOTS, Request, final_calls
 from axiomrm.policy_opt.envs.service_desk.user import asked_slots
-from axiomrm.policy_opt.envs.service_desk.world import ALLOWED_STATUS, DISTRACTORS, TOOLS, World, argument_error
+from axiomrm.policy_opt.envs.service_desk.world import (
+    ALLOWED_STATUS,
+    DISTRACTORS,
+    TOOLS,
+    World,
+    argument_error,
+)
 
 Call = tuple[str, tuple[tuple[str, str], ...]]
 ACCOUNT_TOOLS = frozenset(TOOLS) - DISTRACTORS - {"verify", "stock"}
@@ -48,11 +54,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class Assessment:
-    """An action's worth: +1 completes a needed step, 0 neutral, -1 harms; with the reason in the desk's words."""
+    """An action's worth: +1 completes a needed step, 0 neutral, -1 harms; and why."""
 
     value: int
     kind: str
-    """``ok`` or the fault: ``wrong_argument, wrong_tool, redundant, unverified, breach, asks_again, unneeded, premature, false_report, bad_call``."""
+    """``ok`` or the fault: ``wrong_argument, wrong_tool, redundant, unverified, breach, asks_again, unneeded,
+    premature, false_report, bad_call``."""
 
 
 def call_key(name: str, args: dict[str, Any]) -> Call:

@@ -29,7 +29,12 @@ class Closing:
 
 
 FAULTS: dict[str, tuple[str, ...]] = {
-    "rude": ("That is your own fault.", "Stop wasting my time.", "I really do not care.", "You should read more carefully."),
+    "rude": (
+        "That is your own fault.",
+        "Stop wasting my time.",
+        "I really do not care.",
+        "You should read more carefully.",
+    ),
     "promise": (
         "I will send you a free gift.",
         "You get a discount from me.",
@@ -62,13 +67,28 @@ CLOSINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "stock_check": ("we have {count} {item} pieces in stock.", "there are {count} {item} pieces left."),
         "status": ("your order {order} is {status}.", "order {order} is currently {status}."),
         "cancel": ("your order {order} has been cancelled.", "I have cancelled order {order} for you."),
-        "refund": ("your refund of {amount} for order {order} is on its way.", "I have refunded {amount} for order {order}."),
-        "address": ("your order {order} will now go to {city}.", "I have sent order {order} to {city} instead."),
+        "refund": (
+            "your refund of {amount} for order {order} is on its way.",
+            "I have refunded {amount} for order {order}.",
+        ),
+        "address": (
+            "your order {order} will now go to {city}.",
+            "I have sent order {order} to {city} instead.",
+        ),
         "exchange": ("your order {order} is now a {item}.", "I have exchanged order {order} for the {item}."),
         "channel": ("we will contact you by {channel}.", "your contact channel is now {channel}."),
-        "repair": ("the repair of order {order} has been booked.", "I have opened a repair for order {order}."),
-        "return": ("order {order} will be picked up and {amount} refunded.", "I have booked the return of order {order}."),
-        "refused": ("I am afraid this cannot be done, order {order} is {status}.", "order {order} cannot be changed like this since it is {status}."),
+        "repair": (
+            "the repair of order {order} has been booked.",
+            "I have opened a repair for order {order}.",
+        ),
+        "return": (
+            "order {order} will be picked up and {amount} refunded.",
+            "I have booked the return of order {order}.",
+        ),
+        "refused": (
+            "I am afraid this cannot be done, order {order} is {status}.",
+            "order {order} cannot be changed like this since it is {status}.",
+        ),
     },
     "casual": {
         "stock_check": ("yep, {count} {item} pieces here.", "got {count} {item} pieces left."),
@@ -80,7 +100,10 @@ CLOSINGS: dict[str, dict[str, tuple[str, ...]]] = {
         "channel": ("done, we use {channel} now.", "okay, {channel} from now on."),
         "repair": ("done, repair for {order} is booked.", "okay, we fix {order}."),
         "return": ("done, we pick up {order} and pay {amount}.", "okay, return of {order} is booked."),
-        "refused": ("sorry, that cannot work, {order} is {status}.", "nope, {order} is {status}, so we cannot."),
+        "refused": (
+            "sorry, that cannot work, {order} is {status}.",
+            "nope, {order} is {status}, so we cannot.",
+        ),
     },
 }
 

@@ -178,7 +178,7 @@ def final_calls(request: Request, world: World) -> list[tuple[str, dict[str, str
 
 
 def _rng(*key: object) -> random.Random:
-    return random.Random(hashlib.sha256(repr(key).encode()).digest())  # noqa: S311
+    return random.Random(hashlib.sha256(repr(key).encode()).digest())
 
 
 def _customers(rng: random.Random, name: str, home: str, ambiguous: bool) -> list[tuple[str, str, str, str]]:

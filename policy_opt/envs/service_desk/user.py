@@ -1,4 +1,4 @@
-"""The scripted user: answers only what is asked, may change their mind once, moves on when told it is done."""
+"""Scripted user: answers only what is asked, may change their mind once, moves on when told it is done."""
 
 import random
 from dataclasses import dataclass, field

@@ -4,18 +4,21 @@ User wordings come in two banks. ``train`` serves the train and dev splits, ``he
 held-out split, so that held-out success is never success at remembering a sentence.
 """
 
-NAMES = tuple(
-    "Maria Jonas Aisha Pavel Lucia Tomas Ingrid Kofi Mei Omar Nadia Felix Priya Hugo Sofia Emil Zara Ivan "
-    "Clara Diego Hana Lars Amina Rosa Viktor Leila Oscar Petra Samir Greta".split()
-)
-CITIES = tuple(
-    "Oslo Rome Lima Cairo Paris Delhi Seoul Tunis Quito Riga Bern Accra Dakar Porto Turin Lyon Graz Malmo "
-    "Osaka Kyoto Hanoi Perth Basel Genoa Split Zagreb Tampa Denver Austin Boston".split()
-)
-ITEMS = tuple(
-    "lamp chair table radio kettle mirror carpet clock camera heater printer blender shelf pillow blanket "
-    "guitar bicycle helmet tent jacket scarf backpack speaker monitor".split()
-)
+NAMES = (
+    "Maria", "Jonas", "Aisha", "Pavel", "Lucia", "Tomas", "Ingrid", "Kofi", "Mei", "Omar", "Nadia",
+    "Felix", "Priya", "Hugo", "Sofia", "Emil", "Zara", "Ivan", "Clara", "Diego", "Hana", "Lars",
+    "Amina", "Rosa", "Viktor", "Leila", "Oscar", "Petra", "Samir", "Greta",
+)  # fmt: skip
+CITIES = (
+    "Oslo", "Rome", "Lima", "Cairo", "Paris", "Delhi", "Seoul", "Tunis", "Quito", "Riga", "Bern",
+    "Accra", "Dakar", "Porto", "Turin", "Lyon", "Graz", "Malmo", "Osaka", "Kyoto", "Hanoi", "Perth",
+    "Basel", "Genoa", "Split", "Zagreb", "Tampa", "Denver", "Austin", "Boston",
+)  # fmt: skip
+ITEMS = (
+    "lamp", "chair", "table", "radio", "kettle", "mirror", "carpet", "clock", "camera", "heater",
+    "printer", "blender", "shelf", "pillow", "blanket", "guitar", "bicycle", "helmet", "tent", "jacket",
+    "scarf", "backpack", "speaker", "monitor",
+)  # fmt: skip
 STATUSES = ("packed", "shipped", "arrived", "lost")
 CHANNELS = ("mail", "phone", "chat")
 ORDER_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"

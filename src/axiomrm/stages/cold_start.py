@@ -16,7 +16,9 @@ def run(ctx: StageContext) -> Metrics:
     model, tokenizer = load_model(base_folder(ctx.config.base))
     chat = TemplateChat(tokenizer)
     rows = {
-        split: [dialogue_row(chat, t) for t in Trajectory.read(ctx.artifact("synthesize", f"demos_{split}.jsonl"))]
+        split: [
+            dialogue_row(chat, t) for t in Trajectory.read(ctx.artifact("synthesize", f"demos_{split}.jsonl"))
+        ]
         for split in ("train", "dev")
     }
 

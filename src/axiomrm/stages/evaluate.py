@@ -1,6 +1,7 @@
-"""Stage ``evaluate``: all held-out measurements of a run as plain rows (``judges.json``, ``policies.json``)."""
+"""Stage ``evaluate``: all held-out measurements as plain rows (``judges.json``, ``policies.json``)."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ def _policies(ctx: StageContext) -> dict[str, Any]:
         model, tokenizer = load_model(folder)
         episodes = roll_policy(model, TemplateChat(tokenizer), held, ctx.config.policy.train, ctx.seed)
         found[name] = {
-            "outcomes": {e.trajectory.task_id: e.trajectory.outcome.score if e.trajectory.outcome else None for e in episodes},
+            "outcomes": {
+                e.trajectory.task_id: e.trajectory.outcome.score if e.trajectory.outcome else None
+                for e in episodes
+            },
             "types": {e.trajectory.task_id: e.record.task_type for e in episodes},
             "behaviour": [behaviour_of(e) for e in episodes],
         }
@@ -68,10 +72,15 @@ def _transcripts(ctx: StageContext, episodes: list[Episode], name: str) -> list[
     judge = rubric_judge(judge_of(ctx.artifact("rm_personal", "judge/final")), Rubric.load(RUBRIC))
     scores = judge([e.trajectory for e in chosen])
     return [
-        {"trajectory": to_record(_plain(e.trajectory)), "rewards": [None if r != r else r for r in s.turns], "reasons": s.reasons,
-         "oracle": [t.get("oracle_turn") for t in e.trajectory.metadata["turns"]], "policy": name}
+        {
+            "trajectory": to_record(_plain(e.trajectory)),
+            "rewards": [None if math.isnan(r) else r for r in s.turns],
+            "reasons": s.reasons,
+            "oracle": [t.get("oracle_turn") for t in e.trajectory.metadata["turns"]],
+            "policy": name,
+        }
         for e, s in zip(chosen, scores, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _plain(trajectory: Trajectory) -> Trajectory:
@@ -84,7 +93,13 @@ def behaviour_of(episode: Episode) -> dict[str, float | None]:
     kinds = [i.get("assessment", "") for i in infos]
     calls = [k for t, k in zip(episode.trajectory.turns, kinds, strict=False) if t.action.tool_calls]
     errors = [i for i, info in enumerate(infos) if info.get("error_kind")]
-    recovered = [any(infos[j].get("oracle_turn") == 1 and not infos[j].get("error_kind") for j in range(i + 1, min(i + 3, len(infos)))) for i in errors]
+    recovered = [
+        any(
+            infos[j].get("oracle_turn") == 1 and not infos[j].get("error_kind")
+            for j in range(i + 1, min(i + 3, len(infos)))
+        )
+        for i in errors
+    ]
     return {
         "turns": float(len(infos)),
         "right steps": _share([i.get("oracle_turn") == 1 for i in infos if i.get("oracle_turn")]),

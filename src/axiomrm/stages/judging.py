@@ -49,8 +49,10 @@ def read(ctx: StageContext, name: str) -> list[Trajectory]:
 def heldout_units(ctx: StageContext, per_criterion: int) -> list[JudgeExample]:
     """Balanced held-out questions on turns and whole dialogues; the same for every judge of a run."""
     heldout = read(ctx, "judge_heldout")
-    rng = random.Random(f"heldout/{ctx.seed}")  # noqa: S311
-    return balanced([*turn_examples(heldout, ASK, TAGS), *goal_examples(heldout)], per_criterion, rng, ratio=2.0)
+    rng = random.Random(f"heldout/{ctx.seed}")
+    return balanced(
+        [*turn_examples(heldout, ASK, TAGS), *goal_examples(heldout)], per_criterion, rng, ratio=2.0
+    )
 
 
 def judge_of(folder: Path, **options: Any) -> RewardModel:
@@ -60,7 +62,9 @@ def judge_of(folder: Path, **options: Any) -> RewardModel:
 
 def verdicts(judge: RewardModel, units: Sequence[JudgeExample]) -> list[Verdict]:
     """One verdict a unit, in order."""
-    return judge.verdicts([VerdictRequest(u.trajectory, Criterion(u.criterion_id, u.ask), u.turn) for u in units])
+    return judge.verdicts(
+        [VerdictRequest(u.trajectory, Criterion(u.criterion_id, u.ask), u.turn) for u in units]
+    )
 
 
 def criterion_items(judge: RewardModel, units: Sequence[JudgeExample]) -> list[CriterionItem]:

@@ -38,7 +38,13 @@ def measure(ctx: StageContext) -> dict[str, Any]:
         ctx.progress(f"judge {name}", i, len(JUDGES))
         judge = judge_of(folder)
         found["criteria"][name] = [
-            {"criterion": c, "gold": gold, "verdict": verdict.model_dump(mode="json"), "kind": kind, "group": group}
+            {
+                "criterion": c,
+                "gold": gold,
+                "verdict": verdict.model_dump(mode="json"),
+                "kind": kind,
+                "group": group,
+            }
             for c, gold, verdict, kind, group in criterion_items(judge, units)
         ]
         found["pairs"][name] = goal_pairs(judge, styles, ctx.seed)
@@ -58,7 +64,7 @@ def goal_pairs(judge: RewardModel, rollouts: list[Trajectory], seed: int) -> lis
         for a, b in combinations(group, 2)
         if _reached(a) != _reached(b)
     ]
-    rng = random.Random(f"goal/{seed}")  # noqa: S311
+    rng = random.Random(f"goal/{seed}")
     pairs = rng.sample(pairs, min(len(pairs), MAX_PAIRS))
     shown = {t.id: t for pair in pairs for t in pair}
     asked = judge.verdicts([VerdictRequest(t, Criterion(GOAL, GOAL_ASK)) for t in shown.values()])
@@ -72,12 +78,16 @@ def goal_pairs(judge: RewardModel, rollouts: list[Trajectory], seed: int) -> lis
 
 
 def personal_pairs(ctx: StageContext, judge: RewardModel, heldout: list[Trajectory]) -> list[dict[str, Any]]:
-    """Held-out users' choices between held-out dialogues as three judges see them; only model verdicts count."""
+    """Held-out users' choices between held-out dialogues; only verdicts read from the model count."""
     settings = ctx.config.rm.personal
-    rng = random.Random(f"users/{ctx.seed}")  # noqa: S311
+    rng = random.Random(f"users/{ctx.seed}")
     users = draw_users(settings.heldout_users, rng, prefix="held")
     past = read(ctx, "styles_train")
-    history = draw_pairs(users, past, behaviour, rng, per_user=settings.history_pairs) if settings.history_pairs else []
+    history = (
+        draw_pairs(users, past, behaviour, rng, per_user=settings.history_pairs)
+        if settings.history_pairs
+        else []
+    )
     pairs = draw_pairs(users, heldout, behaviour, rng, per_user=settings.eval_pairs)
     swapped = derangement(users, rng)
     by_id = {t.id: t for t in (*past, *heldout)}
@@ -90,14 +100,21 @@ def personal_pairs(ctx: StageContext, judge: RewardModel, heldout: list[Trajecto
     for pair in pairs:
         found = after.pair(pair, swapped)
         rows.append(
-            {"user": pair.user, "personal": found.personal, "generic": found.generic, "swapped": found.swapped,
-             "equal_quality": pair.equal_quality}
-        )  # fmt: skip
+            {
+                "user": pair.user,
+                "personal": found.personal,
+                "generic": found.generic,
+                "swapped": found.swapped,
+                "equal_quality": pair.equal_quality,
+            }
+        )
     return rows
 
 
 def _ask(judge: RewardModel, units: list[Unit], by_id: dict[str, Trajectory]) -> list[Any]:
-    return judge.verdicts([VerdictRequest(by_id[u.trajectory], Criterion("personal", u.ask), u.turn) for u in units])
+    return judge.verdicts(
+        [VerdictRequest(by_id[u.trajectory], Criterion("personal", u.ask), u.turn) for u in units]
+    )
 
 
 def _reached(t: Trajectory) -> bool:

@@ -1,4 +1,4 @@
-"""Stage ``policy``: each arm trains from the same cold start on the same tasks; dev success at a fixed cadence."""
+"""Stage ``policy``: arms train from one cold start on the same tasks; dev success at a fixed cadence."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ def arms(config: RunConfig) -> dict[str, PolicyConfig]:
     return {MAIN: config.policy.train, **config.policy.arms}
 
 
-def evaluate(model: Any, chat: TemplateChat, drawn: Sequence[Task], settings: PolicyConfig, seed: int) -> list[Episode]:
+def evaluate(
+    model: Any, chat: TemplateChat, drawn: Sequence[Task], settings: PolicyConfig, seed: int
+) -> list[Episode]:
     """One sampled episode a task, at the training temperature."""
     sampler = TransformersSampler(model, chat.end_ids, temperature=settings.rollout.temperature)
     requests = group_requests(drawn, 1, "eval")
@@ -55,7 +57,9 @@ def run(ctx: StageContext) -> Metrics:
     return metrics
 
 
-def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge: TurnJudge | None) -> dict[str, Any]:
+def _train_arm(
+    ctx: StageContext, name: str, settings: PolicyConfig, judge: TurnJudge | None
+) -> dict[str, Any]:
     folder = ctx.stage_dir / name
     finished = folder / "finished.json"
     if finished.exists():
@@ -68,10 +72,18 @@ def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge: Turn
     curve = _Curve(folder / "curve.json")
 
     def measure(done: int) -> None:
-        curve.add(done, done * settings.tasks_per_iteration * settings.group_size, success(evaluate(model, chat, dev, settings, ctx.seed)))
+        curve.add(
+            done,
+            done * settings.tasks_per_iteration * settings.group_size,
+            success(evaluate(model, chat, dev, settings, ctx.seed)),
+        )
 
     def after(iteration: int, row: dict[str, float], episodes: list[Episode]) -> None:
-        ctx.progress(f"{name}: rollout success {row.get('reward/outcome_mean', float('nan')):.2f}", iteration + 1, settings.iterations)
+        ctx.progress(
+            f"{name}: rollout success {row.get('reward/outcome_mean', float('nan')):.2f}",
+            iteration + 1,
+            settings.iterations,
+        )
         if (iteration + 1) % ctx.config.policy.eval_every == 0 or iteration + 1 == settings.iterations:
             measure(iteration + 1)
         ctx.kill_point(f"{name}_iteration")
@@ -79,7 +91,9 @@ def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge: Turn
     if not curve.has(0):
         measure(0)
     train = tasks("train", "policy", TRAIN_TASKS, ctx.seed)
-    trainer = PolicyTrainer(model, chat, ServiceDesk, train, settings, folder / "training", turn_judge=judge, on_iteration=after)
+    trainer = PolicyTrainer(
+        model, chat, ServiceDesk, train, settings, folder / "training", turn_judge=judge, on_iteration=after
+    )
     rows = trainer.run()
     save_model(model, tokenizer, folder / "policy")
     summary = {
@@ -98,7 +112,9 @@ class _Curve:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.points: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        self.points: list[dict[str, Any]] = (
+            json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+        )
 
     def has(self, iteration: int) -> bool:
         """Whether that point is there."""

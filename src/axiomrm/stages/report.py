@@ -33,8 +33,18 @@ from axiomrm.stage_context import Metrics, StageContext
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 ROLES = {"cold_start": "cold_start", "train": "rl", "best_of_k": "best_of_k"}
-LABELS = {"cold_start": "cold start (SFT)", "train": "process + replay", "best_of_k": "best-of-K + SFT", "grpo": "GRPO on outcomes"}
-JUDGE_LABELS = {"base": "base model", "general": "general stage", "rubric": "rubric stage", "personal": "personal stage"}
+LABELS = {
+    "cold_start": "cold start (SFT)",
+    "train": "process + replay",
+    "best_of_k": "best-of-K + SFT",
+    "grpo": "GRPO on outcomes",
+}
+JUDGE_LABELS = {
+    "base": "base model",
+    "general": "general stage",
+    "rubric": "rubric stage",
+    "personal": "personal stage",
+}
 
 
 def run(ctx: StageContext) -> Metrics:
@@ -62,7 +72,12 @@ def criteria(runs: Sequence[Measured], judge: str, draws: int) -> CriterionRepor
     """Criterion metrics of one judge over runs."""
     return criterion_report(
         [
-            [CriterionItem(r["criterion"], r["gold"], _VERDICT.validate_python(r["verdict"]), r["kind"], r["group"]) for r in m.judges["criteria"][judge]]
+            [
+                CriterionItem(
+                    r["criterion"], r["gold"], _VERDICT.validate_python(r["verdict"]), r["kind"], r["group"]
+                )
+                for r in m.judges["criteria"][judge]
+            ]
             for m in runs
         ],
         draws=draws,
@@ -74,7 +89,9 @@ def personal(runs: Sequence[Measured], draws: int, equal_quality: bool = False) 
     return personal_metrics(
         [
             [
-                UserPair(r["user"], _nan(r["personal"]), _nan(r["generic"]), _nan(r["swapped"]), r["equal_quality"])
+                UserPair(
+                    r["user"], _nan(r["personal"]), _nan(r["generic"]), _nan(r["swapped"]), r["equal_quality"]
+                )
                 for r in m.judges["personal"]
                 if r["equal_quality"] or not equal_quality
             ]
@@ -91,9 +108,18 @@ def worth(runs: Sequence[Measured], draws: int) -> WorthTable:
         outcomes = tuple({t: (o,) for t, o in m.policies[name]["outcomes"].items()} for m in runs)
         spent = [m.arms[name] for m in runs if name in m.arms]
         cost = Cost(
-            rollouts=sum(s["rollouts"] for s in spent) / len(spent), seconds=sum(s["seconds"] for s in spent) / len(spent)
-        ) if spent else Cost(rollouts=0, seconds=0)  # fmt: skip
-        found.append(Arm(name=name, label=LABELS.get(name, name), role=ROLES.get(name, "other"), outcomes=outcomes, cost=cost))
+            rollouts=sum(s["rollouts"] for s in spent) / max(1, len(spent)),
+            seconds=sum(s["seconds"] for s in spent) / max(1, len(spent)),
+        )
+        found.append(
+            Arm(
+                name=name,
+                label=LABELS.get(name, name),
+                role=ROLES.get(name, "other"),
+                outcomes=outcomes,
+                cost=cost,
+            )
+        )
     return worth_table(found, draws=draws)
 
 
@@ -103,16 +129,23 @@ def report_data(runs: Sequence[Measured], name: str, draws: int = 2000) -> Repor
     users, table = personal(runs, draws), worth(runs, draws)
     return ReportData(
         run=name,
-        summary="A judge trained in three stages, and a policy trained on its verdicts; held-out wordings and tasks.",
+        summary="A judge trained in three stages, and a policy trained on its verdicts; held-out tasks.",
         headlines=_headlines(by_judge, users, table),
-        judges=tuple(_judge_row(runs, j, r, users if j == "personal" else None, draws) for j, r in by_judge.items()),
+        judges=tuple(
+            _judge_row(runs, j, r, users if j == "personal" else None, draws) for j, r in by_judge.items()
+        ),
         criteria={JUDGE_LABELS.get(j, j): r for j, r in by_judge.items()},
         personal=users,
         personal_subsets={"equal quality": personal(runs, draws, equal_quality=True)},
         curves=tuple(_curve(runs, arm) for arm in runs[0].arms),
-        behaviour={LABELS.get(p, p): behaviour([m.policies[p]["behaviour"] for m in runs], draws=draws) for p in runs[0].policies},
+        behaviour={
+            LABELS.get(p, p): behaviour([m.policies[p]["behaviour"] for m in runs], draws=draws)
+            for p in runs[0].policies
+        },
         worth=table,
-        transcripts=tuple(_transcript(t) for p in runs[0].policies.values() for t in p.get("transcripts", ())),
+        transcripts=tuple(
+            _transcript(t) for p in runs[0].policies.values() for t in p.get("transcripts", ())
+        ),
         data={k: str(v) for k, v in runs[0].synthesis.items()},
         notes=NOTES,
         provenance={k: json.dumps(v) if isinstance(v, dict) else str(v) for k, v in runs[0].manifest.items()},
@@ -120,26 +153,50 @@ def report_data(runs: Sequence[Measured], name: str, draws: int = 2000) -> Repor
 
 
 NOTES = (
-    "Everything here is synthetic: scripted users, scripted demonstrations, oracle labels. It shows that the pipeline learns what it is "
-    "asked to learn; it does not show how well a judge agrees with people.",
-    "Success is decided by the environment's verifier on held-out wordings and one unseen task type; the judge never decides it.",
+    "Everything here is synthetic: scripted users, scripted demonstrations, oracle labels. It shows that the "
+    "pipeline learns what it is asked to learn; it does not show how well a judge agrees with people.",
+    "Success is decided by the environment's verifier on held-out wordings and one unseen task type; "
+    "the judge never decides it.",
 )
 
 
-def _headlines(by_judge: Mapping[str, CriterionReport], users: PersonalMetrics, table: WorthTable) -> tuple[Headline, ...]:
+def _headlines(
+    by_judge: Mapping[str, CriterionReport], users: PersonalMetrics, table: WorthTable
+) -> tuple[Headline, ...]:
     stage = by_judge["rubric"].balanced_accuracy
     rl = next((r for r in table.rows if r.role == "rl"), None)
     return (
-        Headline(label="Judge, surface criteria", estimate=stage.get("surface", NOT_MEASURED), note="balanced accuracy, rubric stage"),
-        Headline(label="Judge, relational criteria", estimate=stage.get("relational", NOT_MEASURED), note="balanced accuracy, rubric stage"),
-        Headline(label="Personal over generic", estimate=users.gain, note="per-user pair accuracy", signed=True),
-        Headline(label="Policy over cold start", estimate=rl.over_cold_start if rl else NOT_MEASURED, note="held-out success", signed=True),
+        Headline(
+            label="Judge, surface criteria",
+            estimate=stage.get("surface", NOT_MEASURED),
+            note="balanced accuracy, rubric stage",
+        ),
+        Headline(
+            label="Judge, relational criteria",
+            estimate=stage.get("relational", NOT_MEASURED),
+            note="balanced accuracy, rubric stage",
+        ),
+        Headline(
+            label="Personal over generic", estimate=users.gain, note="per-user pair accuracy", signed=True
+        ),
+        Headline(
+            label="Policy over cold start",
+            estimate=rl.over_cold_start if rl else NOT_MEASURED,
+            note="held-out success",
+            signed=True,
+        ),
     )
 
 
-def _judge_row(runs: Sequence[Measured], judge: str, found: CriterionReport, users: PersonalMetrics | None, draws: int) -> JudgeRow:
+def _judge_row(
+    runs: Sequence[Measured], judge: str, found: CriterionReport, users: PersonalMetrics | None, draws: int
+) -> JudgeRow:
     pairs = preference_metrics(
-        [[PairItem(r["label"], r["a"], r["b"], group=r["group"]) for r in m.judges["pairs"][judge]] for m in runs], draws=draws
+        [
+            [PairItem(r["label"], r["a"], r["b"], group=r["group"]) for r in m.judges["pairs"][judge]]
+            for m in runs
+        ],
+        draws=draws,
     )
     return JudgeRow(
         label=JUDGE_LABELS.get(judge, judge),
@@ -153,7 +210,9 @@ def _judge_row(runs: Sequence[Measured], judge: str, found: CriterionReport, use
 def _curve(runs: Sequence[Measured], arm: str) -> Curve:
     by_seed = [[Point(p["rollouts"], p["success"]) for p in m.arms[arm]["curve"]] for m in runs]
     n = len(next(iter(runs[0].policies.values()))["outcomes"])
-    points = tuple(CurvePoint(rollouts=ps[0].rollouts, success=_mean(ps, n)) for ps in zip(*by_seed, strict=False))
+    points = tuple(
+        CurvePoint(rollouts=ps[0].rollouts, success=_mean(ps, n)) for ps in zip(*by_seed, strict=False)
+    )
     return Curve(label=LABELS.get(arm, arm), points=points, reached=rollouts_to(by_seed), main=arm == "train")
 
 
@@ -167,10 +226,18 @@ def _transcript(row: Mapping[str, Any]) -> Transcript:
     first = trajectory.turns[0].start if trajectory.turns else len(trajectory.messages)
     turns = []
     for turn in trajectory.turns:
-        reward, reason, oracle = row["rewards"][turn.index], row["reasons"][turn.index], row["oracle"][turn.index]
-        verdict: Verdict = Failed(kind="no_verdict", detail=reason or "") if reward is None else Scored(value=reward)
+        reward, reason, oracle = (
+            row["rewards"][turn.index],
+            row["reasons"][turn.index],
+            row["oracle"][turn.index],
+        )
+        verdict: Verdict = (
+            Failed(kind="no_verdict", detail=reason or "") if reward is None else Scored(value=reward)
+        )
         said = TurnVerdict(criterion=STEP, verdict=verdict, oracle=None if not oracle else oracle > 0)
-        turns.append(TranscriptTurn(messages=tuple(map(_message, turn.messages)), verdicts=(said,), reward=reward))
+        turns.append(
+            TranscriptTurn(messages=tuple(map(_message, turn.messages)), verdicts=(said,), reward=reward)
+        )
     return Transcript(
         title=trajectory.task_id,
         policy=LABELS.get(row["policy"], row["policy"]),
@@ -181,7 +248,9 @@ def _transcript(row: Mapping[str, Any]) -> Transcript:
 
 
 def _message(message: Any) -> TranscriptMessage:
-    calls = tuple(f"{c.name}({', '.join(f'{k}={v}' for k, v in c.arguments.items())})" for c in message.tool_calls)
+    calls = tuple(
+        f"{c.name}({', '.join(f'{k}={v}' for k, v in c.arguments.items())})" for c in message.tool_calls
+    )
     return TranscriptMessage(role=message.role, content=message.content, calls=calls)
 
 

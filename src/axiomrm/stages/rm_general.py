@@ -14,7 +14,7 @@ from axiomrm.stages.world import base_folder
 def examples(ctx: StageContext, split: str) -> list[JudgeExample]:
     """Balanced examples of one split."""
     rollouts = read(ctx, f"judge_{split}")
-    rng = random.Random(f"general/{split}/{ctx.seed}")  # noqa: S311
+    rng = random.Random(f"general/{split}/{ctx.seed}")
     found = [*turn_examples(rollouts, {STEP: ASK[STEP]}, TAGS), *goal_examples(rollouts)]
     return dense(found, ctx.config.rm.general.max_examples, rng)
 
@@ -35,5 +35,14 @@ def run(ctx: StageContext) -> Metrics:
 
 def summary(result: object) -> Metrics:
     """What a judge stage reports."""
-    names = ("counts", "direct_share", "packed", "labels_per_1000_tokens", "steps", "tokens", "dev_loss_before", "dev_loss_after")
+    names = (
+        "counts",
+        "direct_share",
+        "packed",
+        "labels_per_1000_tokens",
+        "steps",
+        "tokens",
+        "dev_loss_before",
+        "dev_loss_after",
+    )
     return {name: getattr(result, name) for name in names}

@@ -18,7 +18,7 @@ RUBRIC = "service_desk_steps"
 def examples(ctx: StageContext, per_label: int) -> list[JudgeExample]:
     """Style questions of training users on training dialogues, and replay."""
     settings = ctx.config.rm.personal
-    rng = random.Random(f"personal/{ctx.seed}")  # noqa: S311
+    rng = random.Random(f"personal/{ctx.seed}")
     users = draw_users(settings.train_users, rng, prefix="train")
     recordings = [*read(ctx, "styles_train"), *read(ctx, "judge_train")]
     found = personal_examples(

@@ -14,7 +14,7 @@ from axiomrm.stages.judging import TAGS, read, stage_config
 def examples(ctx: StageContext, split: str) -> list[JudgeExample]:
     """Balanced examples of all criteria, some of them without their evidence, and general ones."""
     settings = ctx.config.rm.rubric
-    rng = random.Random(f"rubric/{split}/{ctx.seed}")  # noqa: S311
+    rng = random.Random(f"rubric/{split}/{ctx.seed}")
     found = dense(turn_examples(read(ctx, f"judge_{split}"), ASK, TAGS), settings.max_examples, rng)
     hidden = missing_evidence(found, int(settings.missing_evidence_share * len(found)), rng)
     replay = rm_general.examples(ctx, split)

@@ -16,15 +16,15 @@ from axiomrm.policy_opt.envs.service_desk.words import CITIES, ITEMS, NAMES
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages.world import expert_for, flawed_for, tasks
 
-_VALUES = re.compile(
-    r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b"
-)
+_VALUES = re.compile(r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b")
 FLAW_RATES = (0.25, 0.55)
 
 
 def masked(trajectory: Trajectory) -> str:
     """The dialogue with ids, names, places, things and numbers replaced by one mark."""
-    lines = [f"{m.role} {m.content} {[(c.name, c.arguments) for c in m.tool_calls]}" for m in trajectory.messages]
+    lines = [
+        f"{m.role} {m.content} {[(c.name, c.arguments) for c in m.tool_calls]}" for m in trajectory.messages
+    ]
     return _VALUES.sub("#", "\n".join(lines))
 
 
@@ -34,7 +34,7 @@ def user_wordings(trajectories: Iterable[Trajectory]) -> set[str]:
 
 
 def run(ctx: StageContext) -> Metrics:
-    """Write ``demos_*.jsonl`` (successful experts), ``judge_*.jsonl`` (labelled) and ``styles_*.jsonl`` (for pairs)."""
+    """Write ``demos_*`` (successful experts), ``judge_*`` (labelled), ``styles_*`` (for pairs)."""
     sizes = ctx.config.synthesize
     metrics: dict[str, Any] = {}
     demos = {
@@ -73,7 +73,7 @@ def _judged(split: Split, count: int, seed: int) -> list[Trajectory]:
 
 
 def _styles(split: Split, count: int, seed: int) -> list[Trajectory]:
-    rng = random.Random(f"styles/{split}/{seed}")  # noqa: S311
+    rng = random.Random(f"styles/{split}/{seed}")
     return styled_rollouts(tasks(split, "eval", count, seed + 500), rng)
 
 

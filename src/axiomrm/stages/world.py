@@ -23,9 +23,15 @@ def base_folder(name: str) -> Path:
     Raises:
         ConfigError: it is not there.
     """
-    folder = Path(str(resources.files("axiomrm.data") / "bundled" / "nano")) if name == "nano" else Path(name).expanduser()
+    folder = (
+        Path(str(resources.files("axiomrm.data") / "bundled" / "nano"))
+        if name == "nano"
+        else Path(name).expanduser()
+    )
     if not (folder / "config.json").exists():
-        raise ConfigError(f"base {name!r}: no model in {folder}; give 'nano' or the folder of a causal language model")
+        raise ConfigError(
+            f"base {name!r}: no model in {folder}; give 'nano' or the folder of a causal language model"
+        )
     return folder
 
 
@@ -64,7 +70,7 @@ def random_style(rng: random.Random) -> Style:
 
 def expert_for(task: Task, info: dict[str, Any], style: Style | None = None) -> Agent:
     """The expert in a style drawn from the task."""
-    rng = random.Random(f"expert/{task.id}")  # noqa: S311
+    rng = random.Random(f"expert/{task.id}")
     return Expert(rng, style or random_style(rng))
 
 
@@ -72,7 +78,7 @@ def flawed_for(rate: float, salt: int = 0) -> Any:
     """Builder of flawed agents with a random style."""
 
     def build(task: Task, info: dict[str, Any]) -> Agent:
-        rng = random.Random(f"flawed/{salt}/{task.id}")  # noqa: S311
+        rng = random.Random(f"flawed/{salt}/{task.id}")
         return Flawed(rng, random_style(rng), rate=rate)
 
     return build

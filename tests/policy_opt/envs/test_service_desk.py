@@ -32,7 +32,9 @@ class Chance:
             return Action(text="Done, all set.")
         name = self.rng.choice(sorted(TOOLS))
         said = [w.strip(".,?") for m in history for w in m.content.split()] or ["x"]
-        return Action(tool_calls=(ToolCall(name=name, arguments={a: self.rng.choice(said) for a in TOOLS[name]}),))
+        return Action(
+            tool_calls=(ToolCall(name=name, arguments={a: self.rng.choice(said) for a in TOOLS[name]}),)
+        )
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "heldout"])
@@ -60,7 +62,9 @@ def test_an_episode_repeats_to_the_byte() -> None:
 
 
 def test_the_unseen_kind_and_the_unseen_wordings_stay_unseen() -> None:
-    train, held = (roll_many(ServiceDesk, expert, [sample_task(s, i) for i in range(200)]) for s in ("train", "heldout"))
+    train, held = (
+        roll_many(ServiceDesk, expert, [sample_task(s, i) for i in range(200)]) for s in ("train", "heldout")
+    )
     assert not user_wordings(train) & user_wordings(held)
     assert "return" in {t.task.type for t in held}
     with pytest.raises(ValueError, match="return"):
@@ -68,12 +72,20 @@ def test_the_unseen_kind_and_the_unseen_wordings_stay_unseen() -> None:
 
 
 def test_a_thousand_dialogues_are_distinct_after_masking() -> None:
-    found = roll_many(ServiceDesk, lambda t, _: Flawed(random.Random(t.id), rate=0.3), [sample_task("train", i) for i in range(1250)])
+    found = roll_many(
+        ServiceDesk,
+        lambda t, _: Flawed(random.Random(t.id), rate=0.3),
+        [sample_task("train", i) for i in range(1250)],
+    )
     assert len({masked(t) for t in found}) >= 1000
 
 
 def test_an_episode_without_a_wrong_turn_succeeds_and_wrong_writes_fail() -> None:
-    found = roll_many(ServiceDesk, lambda t, _: Flawed(random.Random(t.id), rate=0.2), [sample_task("train", i) for i in range(150)])
+    found = roll_many(
+        ServiceDesk,
+        lambda t, _: Flawed(random.Random(t.id), rate=0.2),
+        [sample_task("train", i) for i in range(150)],
+    )
     clean = [t for t in found if min(t.metadata["oracle"]) >= 0]
     assert len(successful(clean)) == len(clean) > 25
     broken = [t for t in found if {"false_report", "premature"} & set(t.metadata["assessments"])]
@@ -150,7 +162,14 @@ def test_what_a_question_asks_and_what_a_text_claims() -> None:
     assert asked_slots("May I have your name and your pin?") == ("name", "pin")
     assert asked_slots("Tell me your name.") == ()
     found = claims("Maria, order K42 is shipped to Oslo, 3 lamp pieces.")
-    assert found == {"order": {"K42"}, "number": {"3"}, "status": {"shipped"}, "city": {"Oslo"}, "item": {"lamp"}, "name": {"Maria"}}
+    assert found == {
+        "order": {"K42"},
+        "number": {"3"},
+        "status": {"shipped"},
+        "city": {"Oslo"},
+        "item": {"lamp"},
+        "name": {"Maria"},
+    }
 
 
 def test_a_wrong_city_in_the_last_reply_is_a_false_report() -> None:

@@ -1,0 +1,101 @@
+"""Whatever a foreign file holds, reading it gives rubrics that load, or a ``DataError``."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from axiomrm.errors import DataError
+from axiomrm.rubrics import Rubric
+from axiomrm.rubrics.convert import FORMATS, export_rubric, import_rubrics
+
+KEYS = (
+    "requirement weight name options label value na scale_type guidelines criteria sections rubric aggregation "
+    "prompt_id rubrics criterion points tags tests assert type metric threshold defaultTest text choices version "
+    "rubric_id criterion_id anchors description provenance judge_prompt_contract score_rubric scoring "
+    "score1_description score2_description score3_description score4_description score5_description score_1 "
+    "title reward_model id evaluation_steps score_range expected_outcome"
+).split()
+TEXTS = st.sampled_from(
+    ["", " ", "x", "Essential Criteria: y", "Pitfall Criteria:", "llm-rubric", "not-llm-rubric", "assert-set"]
+    + ["ordinal", "binary", "auraone-rubric-v1", "no", "yes", "{{v}}", "ax.imported", "a.b", "\u2028", "\x00"]
+) | st.text(max_size=6)
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-3, 12) | st.sampled_from([0.5, 1e300, -0.0, 1e-320]) | TEXTS
+)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+def near(name: str) -> st.SearchStrategy[Any]:
+    """Almost the format: the right keys with values of all kinds."""
+    item = st.fixed_dictionaries({}, optional={k: SCALARS | st.lists(TEXTS, max_size=3) for k in KEYS})
+    listed = st.lists(item, max_size=3)
+    shapes = {
+        "autorubric": listed,
+        "healthbench": st.fixed_dictionaries({"prompt_id": TEXTS, "rubrics": listed}),
+        "promptfoo": st.fixed_dictionaries(
+            {"tests": st.lists(st.fixed_dictionaries({"assert": listed}), max_size=2)}
+        ),
+        "verifiers": st.fixed_dictionaries({"criteria": listed}),
+        "auraone": st.fixed_dictionaries(
+            {
+                "version": st.just("auraone-rubric-v1"),
+                "rubric_id": TEXTS,
+                "criteria": listed,
+                "provenance": TREES,
+            }
+        ),
+        "prometheus": item,
+        "rubrichub": st.fixed_dictionaries({"rubrics": listed}),
+        "rar": listed,
+        "geval": item,
+    }
+    return shapes[name]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_file_brings_anything_but_rubrics_or_a_data_error(name: str) -> None:
+    read = 0
+
+    @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(near(name) | TREES)
+    def check(tree: Any) -> None:
+        nonlocal read
+        text = json.dumps(tree)
+        try:
+            result = import_rubrics(text, name, file="in.json", activate=True)
+        except DataError as error:
+            assert str(error).startswith("in.json")
+            return
+        for imported in result.rubrics:
+            rubric = Rubric.from_model(imported.model)
+            export_rubric(rubric, "autorubric")
+            read += 1
+
+    check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(FORMATS)),
+    st.text(max_size=60) | st.sampled_from(["- a: [", "{", "[[", "a: !!x 1", "\x00"]),
+)
+def test_no_text_brings_anything_but_a_data_error(name: str, text: str) -> None:
+    for file in ("in.json", "in.yaml", "in.toml"):
+        try:
+            import_rubrics(text, name, file=file)
+        except DataError as error:
+            assert str(error).startswith("in.")
+
+
+def test_depth_is_no_crash() -> None:
+    for text in ("[" * 100_000, "{a: " * 5_000, "- " * 5_000):
+        for name in FORMATS:
+            with pytest.raises(DataError):
+                import_rubrics(text, name, file="in.yaml")
