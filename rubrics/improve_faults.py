@@ -103,7 +103,10 @@ def faults(theorems: Sequence[Theorem], rows: Sequence[Row], everything: Rows) -
                 broken.add(fault.criterion)
                 yield fault
     alive = [s for s in samples.values() if s.theorem.id not in broken]
-    yield from _redundant(alive, rows)
+    merged = tuple(_redundant(alive, rows))
+    yield from merged
+    # What is merged away needs no advice of its own; the criterion that stays gets it.
+    alive = [s for s in alive if s.theorem.id not in {fault.criterion for fault in merged}]
     for found in alive:
         for more in (_unreliable(found, rows, everything), _length(found, rows)):
             if more is not None:
