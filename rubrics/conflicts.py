@@ -16,6 +16,7 @@ from axiomrm.rubrics.expr import Expr, Value
 from axiomrm.rubrics.expr_text import const_text
 from axiomrm.rubrics.findings import Finding
 from axiomrm.rubrics.regions import EVERYWHERE, Region, Space, exclusive, inside
+from axiomrm.rubrics.templates import MAX_VARIANTS, variant_count
 
 if TYPE_CHECKING:
     from axiomrm.rubrics.rubric import Rubric
@@ -168,6 +169,12 @@ def e122_cores(search: Search) -> Iterator[Finding]:
         yield Finding(**{**line.__dict__, "detail": tuple(explain(search, core))})
     if unfinished:
         yield from _undecided(search, unfinished)
+    for template in search.rubric.own_templates:
+        if template.status == "active" and variant_count(template) > MAX_VARIANTS:
+            index = search.rubric.own_templates.index(template)
+            message = f"{template.id}: {variant_count(template):,} variants, {MAX_VARIANTS} were searched"
+            path = ("personal_templates", index, "params")
+            yield search.rubric.source.finding("W124", message, path, "split the template", key=True)
     for clause, why in search.undecided:
         if clause.own:
             message = f"{clause.id}: not decided, {why}"

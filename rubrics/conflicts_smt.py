@@ -17,7 +17,6 @@ from axiomrm.rubrics.cores import Core
 from axiomrm.rubrics.expr import And, Expr, Implies, Literally, Not, Or, Test
 from axiomrm.rubrics.expr_check import Variable
 
-
 MAX_CLAUSES = 60
 """Clauses of one level in a joint search; z3 is asked about each of them many times."""
 MAX_ROUNDS = 400

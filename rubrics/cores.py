@@ -68,6 +68,7 @@ class _CoreSearch:
         self.partners: dict[Clause, Set[Clause]] = {}
 
     def run(self) -> None:
+        self.group = self._tangled()
         several = [c for c in self.group if len(self.boxes[c]) > 1]
         banned: set[Clause] = set()
         for first in several:
@@ -75,6 +76,31 @@ class _CoreSearch:
             allowed = [c for c in self.group if c not in banned and c in self._partners(first)]
             if allowed:
                 self._grow((first,), self.boxes[first], self.when[first], allowed)
+
+    def _tangled(self) -> list[Clause]:
+        """Clauses that could stand in a core.
+
+        One with a box that meets every box of its partners can always choose that box, so what is impossible
+        with it is impossible without it. Taking such clauses away frees others, until nothing changes.
+        """
+        left = set(self.group)
+        while True:
+            owners: dict[str, dict[int, set[Clause]]] = {}
+            for clause in left:
+                for box in self.boxes[clause]:
+                    for name, mask in box.items():
+                        owners.setdefault(name, {}).setdefault(mask, set()).add(clause)
+            free = {c for c in left if any(self._meets_all(c, box, owners) for box in self.boxes[c])}
+            if not free:
+                return [c for c in self.group if c in left]
+            left -= free
+
+    def _meets_all(self, clause: Clause, box: Box, owners: Mapping[str, Mapping[int, Set[Clause]]]) -> bool:
+        for name, mask in box.items():
+            for other, holders in owners[name].items():
+                if not mask & other and any(h is not clause and h in self._partners(clause) for h in holders):
+                    return False
+        return True
 
     def _partners(self, clause: Clause) -> Set[Clause]:
         """Clauses that can apply and be fulfilled together with one."""
@@ -104,6 +130,7 @@ class _CoreSearch:
             common = self.space.meet([when, self.when[clause]])
             if not common:
                 continue
+            self.left -= len(alive) * len(self.boxes[clause])
             rest = tuple(b for x in alive for y in self.boxes[clause] if (b := meet(x, y)) is not None)
             if not rest:
                 self._record((*chosen, clause))

@@ -69,8 +69,24 @@ def assemble(document: Document, path: FilePath | None, search: tuple[FilePath, 
     rubric, more = _resolve(document, path, _Context(search, lock, sources), ())
     found += more
     if rubric is not None:
+        found += _two_of_one(rubric)
         found += structural(rubric)
     return rubric, sort_findings(found), sources
+
+
+def _two_of_one(rubric: Rubric) -> list[Finding]:
+    """Two different contents under one id, reached through different imports."""
+    seen: dict[str, Rubric] = {}
+    found = []
+    stack = list(reversed(rubric.imported))
+    while stack:
+        part = stack.pop()
+        stack += reversed(part.imported)
+        first = seen.setdefault(part.id, part)
+        if first.hash != part.hash:
+            message = f"{part.id} is imported as {first.version} and as {part.version}"
+            found.append(rubric.source.finding("E107", message, ("rubric", "imports"), "use one version"))
+    return found
 
 
 @dataclass

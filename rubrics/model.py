@@ -1,7 +1,6 @@
 """The schema ``atr/1``: frozen pydantic models of one rubric file.
 
-The models hold what was written. Checks with a code of their own (weights, caps, anchors, conditions, ids)
-are made by ``checks.py``, so that one file gives all its findings at once.
+The models hold what was written; checks with a code of their own (weights, caps …) are in ``checks.py``.
 
 Value conventions: a *theorem's* verdict value says how true its statement is; a *penalty's* statement
 describes the fault, value 1 = fully present; an *axiom's* statement describes compliance, value 0 =
@@ -249,7 +248,6 @@ class Defaults(_Model):
     on_cannot_assess: Literal["worst", "skip"] | None = None
     status: Status | None = None
     max_weight: Number | None = None
-    """Templates only."""
     tags: tuple[str, ...] | None = None
 
 
@@ -300,22 +298,3 @@ class RubricFile(_Model):
         out: dict[str, Any] = {"schema": SCHEMA}
         out.update(self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"schema_"}))
         return out
-
-
-def expand_theorem(item: Theorem, defaults: Defaults) -> Theorem:
-    """``item`` with the rubric's defaults in the fields that it does not set.
-
-    An object (``evidence``, ``judge``, ``scale``) is taken whole or not at all.
-    """
-    return item.model_copy(update=_unset(item, defaults))
-
-
-def expand_template(item: Template, defaults: Defaults) -> Template:
-    """As ``expand_theorem``."""
-    return item.model_copy(update=_unset(item, defaults))
-
-
-def _unset(item: Theorem | Template, defaults: Defaults) -> dict[str, Any]:
-    given = {name: getattr(defaults, name) for name in Defaults.model_fields}
-    free = type(item).model_fields.keys() - item.model_fields_set
-    return {k: v for k, v in given.items() if v is not None and k in free}

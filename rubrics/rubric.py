@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from axiomrm.errors import RubricError
-from axiomrm.rubrics.expr import Value
+from axiomrm.rubrics.defaults import expand_template, expand_theorem
 from axiomrm.rubrics.expr_check import Variable
 from axiomrm.rubrics.findings import Finding, raise_findings
 from axiomrm.rubrics.model import (
@@ -19,8 +19,6 @@ from axiomrm.rubrics.model import (
     Template,
     Theorem,
     TurnFeature,
-    expand_template,
-    expand_theorem,
 )
 from axiomrm.rubrics.read import Document, read_text
 from axiomrm.rubrics.symbols import variables_of
@@ -201,7 +199,7 @@ class Rubric:
 
     def bind(
         self,
-        features: Mapping[str, Value],
+        features: Mapping[str, Any],
         personal: "Personal | None" = None,
         *,
         task: str = "",

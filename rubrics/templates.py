@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from math import prod
 from typing import Any
 
 from axiomrm.errors import DataError
@@ -77,11 +78,30 @@ def fill(template: Template, values: Mapping[str, str]) -> Template:
     return template.model_copy(update=update)
 
 
-def variants(template: Template, limit: int = 64) -> Iterator[tuple[dict[str, tuple[str, str]], Template]]:
+MAX_VARIANTS = 500
+
+
+def variant_count(template: Template) -> int:
+    """Number of ways to fill a template; above ``MAX_VARIANTS`` not all of them are searched."""
+    return prod(map(len, _options(template)))
+
+
+def variants(
+    template: Template, limit: int = MAX_VARIANTS
+) -> Iterator[tuple[dict[str, tuple[str, str]], Template]]:
     """Every value of the parameters: name → (slot value, parameter), and the template filled.
 
     Parameters of one slot move together. At most ``limit`` variants.
     """
+    for count, combination in enumerate(product(*_options(template))):
+        if count >= limit:
+            return
+        chosen = {n: pair for group in combination for n, pair in group.items()}
+        yield chosen, fill(template, {n: parameter for n, (_, parameter) in chosen.items()})
+
+
+def _options(template: Template) -> list[list[dict[str, tuple[str, str]]]]:
+    """For each slot, what its values make of the parameters that read it."""
     by_slot: dict[str, list[str]] = {}
     for name, param in template.params.items():
         by_slot.setdefault(param.slot, []).append(name)
@@ -89,8 +109,4 @@ def variants(template: Template, limit: int = 64) -> Iterator[tuple[dict[str, tu
     for names in by_slot.values():
         keys = [k for k in template.params[names[0]].map if all(k in template.params[n].map for n in names)]
         options.append([{n: (k, slot_key(template.params[n].map[k])) for n in names} for k in keys])
-    for count, combination in enumerate(product(*options)):
-        if count >= limit:
-            return
-        chosen = {n: pair for group in combination for n, pair in group.items()}
-        yield chosen, fill(template, {n: parameter for n, (_, parameter) in chosen.items()})
+    return options

@@ -357,6 +357,16 @@ def test_p8_resolving_one_missing_verdict_only_narrows_the_interval(seed: int) -
     assert before[0] - TOL <= after[0] <= after[1] <= before[1] + TOL
 
 
+_P9_FIELDS: list[dict[str, Any]] = [
+    {"applies_when": "kind == a"},
+    {"applies_when": "kind in {b, c}", "polarity": "penalty"},
+    {"applies_when": "turn >= 1", "evidence": {"level": "turn", "reduce": "mean"}},
+    {
+        "applies_when": "turn == 0 and kind != c",
+        "evidence": {"level": "turn", "reduce": "last"},
+    },
+    {},
+]
 _P9 = Rubric.loads(
     json.dumps(
         {
@@ -382,18 +392,7 @@ _P9 = Rubric.loads(
                     "statement": f"S {i}.",
                     **fields,
                 }
-                for i, fields in enumerate(
-                    [
-                        {"applies_when": "kind == a"},
-                        {"applies_when": "kind in {b, c}", "polarity": "penalty"},
-                        {"applies_when": "turn >= 1", "evidence": {"level": "turn", "reduce": "mean"}},
-                        {
-                            "applies_when": "turn == 0 and kind != c",
-                            "evidence": {"level": "turn", "reduce": "last"},
-                        },
-                        {},
-                    ]
-                )
+                for i, fields in enumerate(_P9_FIELDS)
             ],
         }
     ),
@@ -474,7 +473,7 @@ def _row(
     """lo, hi, point in the direction of *goodness*: for a penalty lo is its largest value."""
     many = verdict if isinstance(verdict, list) else [verdict]
     worst = Fraction(item.polarity == "penalty")
-    rows = []
+    rows: list[tuple[Fraction, Fraction, Fraction | None, int]] = []
     for v in (v for v in many if v is not None):
         if isinstance(v, Scored):
             rows.append((Fraction(v.value), Fraction(v.value), Fraction(v.value), 1))
@@ -483,17 +482,19 @@ def _row(
             rows.append((Fraction(0), Fraction(1), worst if counts else None, 0))
     if not rows:
         return (worst, worst, worst) if item.evidence.if_never == "worst" else None
+    point: Fraction | None
     if not isinstance(verdict, list):
         lo, hi, point, _ = rows[0]
     else:
-        how: Callable[[list[Fraction]], Fraction] = {
+        reductions: dict[str, Callable[[list[Fraction]], Fraction]] = {
             "mean": lambda x: sum(x, Fraction()) / len(x),
-            "min": min,
-            "max": max,
-            "any": max,
-            "all": min,
+            "min": lambda x: min(x),
+            "max": lambda x: max(x),
+            "any": lambda x: max(x),
+            "all": lambda x: min(x),
             "last": lambda x: x[-1],
-        }[item.evidence.reduce or "mean"]
+        }
+        how = reductions[item.evidence.reduce or "mean"]
         known = [p for _, _, p, _ in rows if p is not None]
         enough = Fraction(sum(s for *_, s in rows), len(rows)) >= limit
         lost = item.evidence.reduce == "last" and rows[-1][2] is None

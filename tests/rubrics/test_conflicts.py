@@ -16,7 +16,7 @@ from axiomrm.rubrics.expr import Expr, Value, evaluate, names_of, parse
 from axiomrm.rubrics.expr_check import Variable
 from axiomrm.rubrics.regions import Space, exclusive, inside
 
-FEATURES = {
+FEATURES: dict[str, dict[str, Any]] = {
     "domain": {"type": "enum", "values": ["a", "b", "c"]},
     "vip": {"type": "bool", "default": False},
     "load": {"type": "int", "range": [0, 3]},
@@ -54,7 +54,7 @@ def _condition(rng: random.Random, table: Mapping[str, Mapping[str, Any]], depth
 def _rubric(rng: random.Random, n: int, depth: int = 2) -> Rubric:
     theorems = []
     for i in range(n):
-        row = {
+        row: dict[str, Any] = {
             "id": f"th.t{i}",
             "derived_from": ["ax.base"],
             "derivation": "given",

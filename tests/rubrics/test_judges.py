@@ -278,7 +278,7 @@ def test_cited_ids_must_have_been_retrieved() -> None:
 
 
 def test_arguments_that_do_not_fit_are_named() -> None:
-    with pytest.raises(ConfigError, match="args.before"):
+    with pytest.raises(ConfigError, match=r"args\.before"):
         JUDGES["tool_order"](_said("x"), None, {"first": "a", "then": ["b"], "before": "c"})
 
 

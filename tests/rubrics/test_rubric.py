@@ -257,3 +257,37 @@ def test_a_turn_item_that_never_applied_counts_as_worst_where_asked(folder: Path
     verdicts |= {"th.concise": [Scored(value=1.0)], "th.asks_again": [Scored(value=0.0)]}
     # rewards: resolved 4, concise 1, steps 1 (never, counts as worst); asks_first 2 is left out → 5/6
     assert aggregate(active, verdicts).reward == pytest.approx(5 / 6)
+
+
+def test_one_id_with_two_contents_is_refused(folder: Path) -> None:
+    (folder / "part@2.0.0.yaml").write_text(PART.format("2.0.0", 9))
+    middle = '{id: middle, version: 1.0.0, imports: ["part@^2.0"]}'
+    (folder / "middle.yaml").write_text(f"schema: atr/1\nrubric: {middle}\n")
+    both = WHOLE.replace('imports: ["part@^1.0"]', 'imports: ["part@^1.0", "middle@^1.0"]')
+    (folder / "whole.yaml").write_text(both)
+    with pytest.raises(RubricError, match="E107 part is imported as"):
+        Rubric.load(folder / "whole.yaml")
+    (folder / "middle.yaml").write_text(f"schema: atr/1\nrubric: {middle}\n".replace("^2.0", "~1.2"))
+    assert [p.id for p in Rubric.load(folder / "whole.yaml").parts] == ["part", "middle", "whole"]
+
+
+def test_a_template_with_too_many_variants_is_not_called_clean() -> None:
+    params = {
+        f"p{i}": {"slot": s, "map": {str(k): k for k in range(n)}}
+        for i, (s, n) in enumerate((("stated.verbosity", 30), ("stated.tone", 30)))
+    }
+    template = {
+        "id": "pt.many",
+        "specialises": "th.one",
+        "reads": ["stated.verbosity", "stated.tone"],
+        "params": params,
+        "statement": "Says {p0} and {p1}.",
+        "dimension": "form",
+        "max_weight": 1,
+    }
+    theorem = {"id": "th.one", "derived_from": ["ax.base"], "derivation": "given", "statement": "One."}
+    axioms = [{"id": "ax.base", "statement": "Serves.", "type": "premise"}]
+    body = {"schema": "atr/1", "rubric": {"id": "many", "version": "1.0.0"}, "axioms": axioms}
+    text = json.dumps(body | {"theorems": [theorem], "personal_templates": [template]})
+    found = [f for f in Rubric.loads(text, "many.json").lint() if f.code == "W124"]
+    assert ["900 variants, 500 were searched" in f.message for f in found] == [True]

@@ -3,6 +3,7 @@
 import json
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def _load(case: dict[str, Any]) -> Rubric | RubricError:
         return error
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[Rubric, str], bool]] = {
     "languages == ['en', 'no']": lambda r, text: list(r.file.rubric.languages) == ["en", "no"],
     "weight == 0.1": lambda r, text: r.theorems[0].weight == 0.1,
     "same rubric.hash as without the mark": lambda r, text: (
@@ -115,7 +116,7 @@ def _near(got: Any, want: Any, tol: float) -> bool:
         return got is None and want is None
     if isinstance(want, list):
         return all(_near(g, w, tol) for g, w in zip(got, want, strict=True))
-    return abs(got - want) <= tol
+    return bool(abs(got - want) <= tol)
 
 
 @pytest.mark.parametrize(

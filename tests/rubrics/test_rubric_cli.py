@@ -72,7 +72,9 @@ def test_user_errors_exit_2_without_a_traceback(words: list[str], capsys: pytest
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_new_makes_a_rubric_that_lints_clean_and_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_makes_a_rubric_that_lints_clean_and_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "my_desk.yaml"
     assert main(["rubric", "new", str(target)]) == 0
     assert main(["rubric", "lint", "--format", "json", str(target)]) == 0
@@ -149,10 +151,16 @@ theorems:
 """
 
 
-def test_test_runs_cases_and_transcripts_without_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_test_runs_cases_and_transcripts_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "cased.yaml"
     path.write_text(CASES)
-    record = {"id": "r1", "task": {"features": {"domain": "b"}}, "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a b c d e"}]}
+    record = {
+        "id": "r1",
+        "task": {"features": {"domain": "b"}},
+        "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a b c d e"}],
+    }
     logs = tmp_path / "logs.jsonl"
     logs.write_text(json.dumps(record) + "\n" + json.dumps({"messages": record["messages"]}) + "\nnot json\n")
     assert main(["rubric", "test", str(path), str(logs)]) == 0
