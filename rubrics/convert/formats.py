@@ -40,7 +40,7 @@ FORMATS: dict[str, Format] = {
     "auraone": Format(auraone.read, auraone.write),
     "prometheus": Format(prometheus.read, prometheus.write, lines=True),
     "rubrichub": Format(rubrichub.read, rubrichub.write, lines=True),
-    "rar": Format(rubrichub.read, rubrichub.write, lines=True),
+    "rar": Format(rubrichub.read, rubrichub.write_rar, lines=True),
     "geval": Format(geval.read, geval.write),
 }
 

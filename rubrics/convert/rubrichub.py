@@ -2,7 +2,7 @@
 
 RubricHub: ``[{criterion, points, tags}]``; RaR: ``[{title, description, weight}]``, where the description
 may start with its tier ("Essential Criteria: …"). A record is such a list, or a mapping that holds one
-under ``rubrics``, ``rubric`` or ``reward_model.rubrics``. Written: RubricHub's form.
+under ``rubrics``, ``rubric`` or ``reward_model.rubrics``. Each is written in its own form.
 
 A numeric weight is kept. Where it is missing, the tier decides by ``TIERS``, reported as inferred. A
 pitfall is a penalty whatever the sign of its weight; where it is worded as the fault's absence ("Does not
@@ -14,12 +14,12 @@ import re
 from typing import Any
 
 from axiomrm.errors import DataError
-from axiomrm.rubrics.convert.build import Criterion, Imported, build, slug
+from axiomrm.rubrics.convert.build import Criterion, Imported, build, slug, usable_id
 from axiomrm.rubrics.convert.entry import Entry, entries_of, entry_of, rows
 from axiomrm.rubrics.convert.loss import Loss, LossReport
 from axiomrm.rubrics.convert.points import read_points, write_points
-from axiomrm.rubrics.convert.written import Read, Written, as_row, ids
-from axiomrm.rubrics.model import Polarity
+from axiomrm.rubrics.convert.written import Read, Written, as_row, ids, signed_weight
+from axiomrm.rubrics.model import Polarity, Theorem
 from axiomrm.rubrics.rubric import Rubric
 
 TIERS: dict[str, tuple[float, Polarity]] = {
@@ -28,14 +28,13 @@ TIERS: dict[str, tuple[float, Polarity]] = {
     "optional": (1.0, "reward"),
     "pitfall": (2.0, "penalty"),
 }
-_PREFIX = re.compile(
-    r"\s*(essential|important|optional|pitfall)(?:\s+criteri(?:a|on))?\s*:\s*", re.IGNORECASE
-)
+_PREFIX = re.compile(r"\s*(essential|important|optional|pitfall)(?:\s+criteri(?:a|on))?\s*: ?", re.IGNORECASE)
 _NEGATED = re.compile(
     r"(?:the (?:response|answer|reply) )?"
     r"(?:does not|do not|doesn't|don't|avoids?|never|must not|should not)\b",
     re.IGNORECASE,
 )
+BROKEN = "Breaks this rule: "
 _LISTS = ("rubrics", "rubric", "Rubrics", "rubric_list")
 _NAMES = ("id", "prompt_id", "question_id", "task_id")
 
@@ -106,19 +105,20 @@ def _criterion(entry: Entry) -> Criterion | None:
     text = entry.text("description")
     match = _PREFIX.match(text)
     tier = match.group(1).lower() if match else ""
-    statement = text[match.end() :].strip() if match else text
-    if not statement:
+    statement = text[match.end() :] if match else text
+    if not statement.strip():
         raise entry.error("description", "a tier and a text")
     title = entry.text("title", "")
-    tags = ((f"tier:{tier}",) if tier else ()) + ((f"title:{title}",) if title else ())
+    name = usable_id(title)
+    tags = ((f"tier:{tier}",) if tier else ()) + ((f"title:{title}",) if title and not name else ())
     weight = _weight(entry, tier)
     entry.drop_rest()
     if weight is None:
         return None
     if weight[1] == "penalty" and _NEGATED.match(statement):
         entry.lose("description", "inferred", "worded as the fault's absence: the penalty is for breaking it")
-        return Criterion(f"Breaks this rule: {statement}", *weight, inverse=statement, tags=tags)
-    return Criterion(statement, *weight, tags=tags)
+        return Criterion(f"{BROKEN}{statement}", *weight, id=name, inverse=statement, tags=tags)
+    return Criterion(statement, *weight, id=name, tags=tags)
 
 
 def _weight(entry: Entry, tier: str) -> tuple[float, Polarity] | None:
@@ -145,3 +145,28 @@ def write(rubric: Rubric) -> Written:
     """One record in RubricHub's form."""
     row = {"prompt_id": rubric.id, "rubrics": [write_points(t) for t in rubric.theorems]}
     return Written(as_row(row), ids(rubric.theorems))
+
+
+def write_rar(rubric: Rubric) -> Written:
+    """One record in RaR's form; the tier is the tag ``tier:…``, else the one of the nearest weight below."""
+    row = {"id": rubric.id, "question": "", "rubric": [_rar(t) for t in rubric.theorems]}
+    return Written(as_row(row), ids(rubric.theorems))
+
+
+def _rar(theorem: Theorem) -> dict[str, Any]:
+    named = dict(tag.split(":", 1) for tag in theorem.tags if ":" in tag)
+    tier = named.get("tier", "")
+    if TIERS.get(tier, ("", ""))[1] != theorem.polarity:
+        rewards = [
+            name for name, (weight, side) in TIERS.items() if side == "reward" and weight <= theorem.weight
+        ]
+        tier = "pitfall" if theorem.polarity == "penalty" else next(iter(rewards), "optional")
+    text = theorem.statement
+    if theorem.polarity == "penalty" and text == BROKEN + theorem.inverse:
+        text = theorem.inverse
+    title = named.get("title", theorem.id)
+    return {
+        "title": title,
+        "description": f"{tier.title()} Criteria: {text}",
+        "weight": signed_weight(theorem),
+    }

@@ -380,6 +380,23 @@ def test_tiers_and_pitfalls_of_rar() -> None:
     assert model.theorems[0].tags == ("tier:essential", "title:Scattering")
 
 
+def test_rar_is_written_with_tiers_and_read_back() -> None:
+    model = import_rubrics(SAMPLES["rar"], "rar", name="sample", activate=True).rubrics[0].model
+    text, report = export_rubric(Rubric.from_model(model), "rar")
+    assert report.empty, report.text()
+    assert [tuple(c.values()) for c in json.loads(text)["rubric"]] == [
+        ("Scattering", "Essential Criteria: Names scattering.", 5),
+        ("Short", "Optional Criteria: Is short.", 1),
+        ("Dust", "Pitfall Criteria: Blames dust.", -1),
+        ("Sea", "Pitfall Criteria: Does not mention the sea.", -2),
+    ]
+    lossy, _ = export_rubric(Rubric.loads(LOSSY, "lossy.yaml"), "rar")
+    assert [c["description"] for c in json.loads(lossy)["rubric"]] == [
+        "Essential Criteria: Is it there?",
+        "Pitfall Criteria: Shouts.",
+    ]
+
+
 def test_geval_ranges_become_their_middles_and_the_ends_zero_and_one() -> None:
     model, report = one("geval")
     anchors = model.theorems[0].scale.anchors

@@ -45,7 +45,7 @@ SAYS = {
     "auraone": Says(names=True, guidelines=True, title=True, grid=-1),
     "prometheus": Says(one=True, grid=5),
     "rubrichub": Says(penalties=True, tags=True),
-    "rar": Says(penalties=True, tags=True),
+    "rar": Says(penalties=True, names=True),
     "geval": Says(names=True, guidelines=True, steps=True, grid=10, one=False),
 }
 
