@@ -34,7 +34,7 @@ def feature_values(declared: Mapping[str, Feature], given: Mapping[str, Any], ta
 def turn_values(
     declared: Mapping[str, TurnFeature], conditions: Iterable[Expr], prefix: Trajectory, task: str
 ) -> dict[str, Value]:
-    """Value of each turn feature that ``conditions`` mention.
+    """Value of each turn feature that ``conditions`` mention; counts saturate at the ends of their range.
 
     Raises:
         DataError: the probe finds no record and there is no default, or the value does not fit.

@@ -1,5 +1,6 @@
 """Conflict search: planted conflicts are found, none is invented; enumeration, boxes and z3 agree."""
 
+import functools
 import itertools
 import json
 import random
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from axiomrm.rubrics import Rubric
+from axiomrm.rubrics import Rubric, conflicts, conflicts_smt
 from axiomrm.rubrics.cells import Undecided, first_model, points
 from axiomrm.rubrics.clauses import Clause
 from axiomrm.rubrics.conflicts import Search, e120_pairs, e122_cores
+from axiomrm.rubrics.cores import find_cores
 from axiomrm.rubrics.expr import Expr, Value, evaluate, names_of, parse
 from axiomrm.rubrics.expr_check import Variable
 from axiomrm.rubrics.regions import Space, exclusive, inside
@@ -117,7 +119,7 @@ def test_the_brute_force_comparison_meets_conflicts_cores_and_clean_rubrics() ->
 
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_enumeration_and_z3_agree(seed: int) -> None:
-    smt = pytest.importorskip("axiomrm.rubrics.conflicts_smt")
+    smt: Any = conflicts_smt
     if not smt.available():
         pytest.skip("the smt extra is not installed")
     rubric = _rubric(random.Random(seed), 7)
@@ -244,3 +246,34 @@ def test_a_search_over_budget_says_so_and_never_looks_clean() -> None:
     }
     loaded = Rubric.loads(json.dumps(body), "huge.json")
     assert "W124" in {f.code for f in e122_cores(Search(loaded))}
+
+
+def _core_of_three() -> Rubric:
+    facets = {"x": {"type": "enum", "values": ["a", "b", "c"]}}
+    rows = ["x in {a, b}", "x in {b, c}", "x in {a, c}"]
+    given = {"derived_from": ["ax.base"], "derivation": "given"}
+    theorems = [
+        {"id": f"th.t{i}", "statement": f"S {i}.", "requires": r, **given} for i, r in enumerate(rows)
+    ]
+    axioms = [{"id": "ax.base", "statement": "Serves.", "type": "premise"}]
+    body = {
+        "schema": "atr/1",
+        "rubric": {"id": "three", "version": "1.0.0"},
+        "facets": facets,
+        "axioms": axioms,
+    }
+    return Rubric.loads(json.dumps(body | {"theorems": theorems}), "three.json")
+
+
+@pytest.mark.parametrize("with_z3", [True, False])
+def test_above_the_budget_z3_decides_or_the_linter_says_that_nobody_did(
+    with_z3: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if with_z3 and not conflicts_smt.available():
+        pytest.skip("the smt extra is not installed")
+    monkeypatch.setattr(conflicts, "find_cores", functools.partial(find_cores, budget=1))
+    if not with_z3:
+        monkeypatch.setattr(conflicts_smt, "available", lambda: False)
+    found = list(e122_cores(Search(_core_of_three())))
+    assert [f.code for f in found] == (["E122"] if with_z3 else ["W124"])
+    assert "core: th.t0 · th.t1 · th.t2" in found[0].message or "install the `smt` extra" in found[0].hint

@@ -214,6 +214,9 @@ def test_a_planted_defect_is_found_at_its_line(folder: Path, mutation: Mutation)
     lines = [f.line for f in found if f.code == code]
     assert _line(text, part) in lines, "\n".join(f.text(text) for f in found)
     assert all(f.level == ("error" if f.code[0] == "E" else "warn") for f in found)
+    at = [f for f in found if f.code == code and f.line == _line(text, part)]
+    row = text.splitlines()[at[0].line - 1]
+    assert all((row + "$")[f.col - 1] != " " for f in at), "the column is at a word or at the end"
 
 
 UNIFORM = """\
