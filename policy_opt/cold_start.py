@@ -140,7 +140,7 @@ def _epoch(
             group["lr"] = settings.learning_rate * min(1.0, step / settings.warmup_steps) / math.sqrt(epoch)
         loss, n = _loss(model, batch, pad_id)
         optimizer.zero_grad()
-        (loss / n).backward()
+        torch.autograd.backward(loss / n)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 

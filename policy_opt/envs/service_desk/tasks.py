@@ -163,18 +163,23 @@ def final_calls(request: Request, world: World) -> list[tuple[str, dict[str, str
             return []
         amount = str(order["amount"])
     order_id = values.get("order", "")
-    return {
-        "cancel": lambda: [("cancel", {"order": order_id})],
-        "refund": lambda: [("refund", {"order": order_id, "amount": amount})],
-        "address": lambda: [("move", {"order": order_id, "city": values["city"]})],
-        "exchange": lambda: [("swap", {"order": order_id, "item": values["item"]})],
-        "channel": lambda: [("contact", {"name": values["name"], "channel": values["channel"]})],
-        "repair": lambda: [("ticket", {"order": order_id, "kind": "repair"})],
-        "return": lambda: [
-            ("ticket", {"order": order_id, "kind": "pickup"}),
-            ("refund", {"order": order_id, "amount": amount}),
-        ],
-    }.get(request.kind, list)()
+    match request.kind:
+        case "cancel":
+            return [("cancel", {"order": order_id})]
+        case "refund":
+            return [("refund", {"order": order_id, "amount": amount})]
+        case "address":
+            return [("move", {"order": order_id, "city": values["city"]})]
+        case "exchange":
+            return [("swap", {"order": order_id, "item": values["item"]})]
+        case "channel":
+            return [("contact", {"name": values["name"], "channel": values["channel"]})]
+        case "repair":
+            return [("ticket", {"order": order_id, "kind": "repair"})]
+        case "return":
+            pickup = {"order": order_id, "kind": "pickup"}
+            return [("ticket", pickup), ("refund", {"order": order_id, "amount": amount})]
+    return []
 
 
 def _rng(*key: object) -> random.Random:
