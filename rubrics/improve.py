@@ -123,6 +123,9 @@ def _evidence(
     yield f"{len(rows.main)} conversations of {tasks} tasks; {len(search)} to look at, {len(held)} held out."
     again, second = sum(map(len, rows.repeats.values())), len(rows.second)
     yield f"{again} repeated judgements, {second} by a second judge."
+    stale = sum(r.rubric_hash not in ("", rubric.hash) for r in rows.main)
+    if stale:
+        yield f"{stale} of them were scored with another wording or weighting of this rubric."
     few = too_few(rubric.theorems, search)
     if few:
         listed = ", ".join(f"{name} ({n})" for name, n in sorted(few.items()))

@@ -49,6 +49,8 @@ class Row:
     features: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     """Beginning of the last assistant message."""
+    rubric_hash: str = ""
+    """Of the rubric that it was scored with; empty: not recorded."""
 
     @property
     def name(self) -> str:
@@ -147,7 +149,14 @@ def _read(path: Path) -> Iterator[tuple[Row, dict[str, Any]]]:
             value.get("side") or "",
         )
         task = value.get("task_id") or value.get("group_id") or key[2]
-        row = Row(key, str(task), verdicts, turns, str(judgement.get("judge_revision", "")))
+        row = Row(
+            key,
+            str(task),
+            verdicts,
+            turns,
+            str(judgement.get("judge_revision", "")),
+            rubric_hash=str(judgement.get("rubric_hash", "")),
+        )
         yield row, value
 
 

@@ -10,6 +10,7 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rubrics.convert.files import Plan, plan
 from axiomrm.rubrics.findings import errors_of
+from axiomrm.rubrics.imports import LIBRARY
 from axiomrm.rubrics.improve import accepted, read_proposal, read_rows
 from axiomrm.rubrics.improve import improve as propose
 from axiomrm.rubrics.load import find
@@ -119,6 +120,10 @@ def improve(
 
 
 def _accept(rubric: Rubric, path: Path, proposal: Path, only: str | None) -> None:
+    if path.parent == LIBRARY:
+        raise ConfigError(
+            f"{rubric.id} is a rubric of the library, which is not edited; copy {path} and improve that"
+        )
     try:
         text = proposal.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -544,6 +544,18 @@ def test_a_bad_scored_row_is_named(line: str, message: str, tmp_path: Path) -> N
         read_rows([path])
 
 
+def test_a_library_rubric_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "p.yaml").write_text("schema: atr-proposal/1\n", encoding="utf-8")
+    assert main(["rubric", "improve", "general_quality", "--accept", str(tmp_path / "p.yaml")]) == 2
+    assert "is a rubric of the library" in capsys.readouterr().err
+
+
+def test_rows_of_another_version_of_the_rubric_are_counted() -> None:
+    rows = [replace(r, rubric_hash="0" * 64 if i < 7 else rubric().hash) for i, r in enumerate(clean(0, 200))]
+    evidence = improve(rubric(), sort_rows(rows)).evidence
+    assert "7 of them were scored with another wording or weighting" in evidence
+
+
 def test_a_bad_label_or_proposal_is_named(tmp_path: Path) -> None:
     scores = write_case(tmp_path, clean(0, 2))
     labels = tmp_path / "human.jsonl"
