@@ -31,7 +31,11 @@ def _v(value: float, label: str = "") -> Scored:
     return Scored(value=value, label=label)
 
 
-SIGNS = {"a": {"weight": 2}, "b": {"weight": 1}, "p": {"weight": 1, "polarity": "penalty"}}
+SIGNS: dict[str, dict[str, Any]] = {
+    "a": {"weight": 2},
+    "b": {"weight": 1},
+    "p": {"weight": 1, "polarity": "penalty"},
+}
 
 
 def _run(rubric: Rubric, **verdicts: Any) -> Aggregate:

@@ -73,9 +73,9 @@ def _right(expect: dict[str, Any], got: Rubric | RubricError, text: str) -> bool
 def test_a_yaml_case_comes_out_right(case: dict[str, Any]) -> None:
     expect = case["expect"]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    start = time.process_time()
     got = _load(case)
-    assert time.perf_counter() - start < expect.get("seconds_at_most", 5)
+    assert time.process_time() - start < expect.get("seconds_at_most", 5)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
     assert grown / 1024 < expect.get("memory_mib_at_most", 200)
     options = expect.get("any_of", [expect])
