@@ -10,7 +10,7 @@ import pytest
 from axiomrm.rubrics import Finding, Rubric
 from axiomrm.rubrics.diff import e180_bump
 from axiomrm.rubrics.imports import library_names
-from axiomrm.rubrics.lint import CODES, lint_file
+from axiomrm.rubrics.lint import CODES, Hit, lint_file
 
 BASE = """\
 schema: atr/1
@@ -343,3 +343,23 @@ def test_the_caret_stands_under_the_wrong_word(folder: Path) -> None:
     assert (
         dataclasses.replace(found, hint="").text().startswith(f"{found.file}:{found.line}:{found.col}: E106")
     )
+
+
+class _Names:
+    """A detector as the privacy extra would pass it in."""
+
+    def find(self, text: str) -> list[Hit]:
+        found = [Hit("E151", "person name", "Jane Roe")] if "Jane Roe" in text else []
+        return found + ([Hit("E150", "health", "wheelchair")] if "wheelchair" in text else [])
+
+
+def test_detectors_that_are_passed_in_add_what_patterns_cannot_see() -> None:
+    text = BASE.replace("title: Demo", "title: for Jane Roe").replace(
+        "Gives numbered", "Gives wheelchair users numbered"
+    )
+    rubric = Rubric.loads(text, "demo.yaml")
+    assert rubric.lint() == ()
+    assert {(f.code, f.line) for f in rubric.lint([_Names()])} == {
+        ("E151", _line(text, "Jane Roe")),
+        ("E150", _line(text, "wheelchair")),
+    }
