@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from axiomrm.errors import ConfigError
@@ -132,6 +132,7 @@ def run_sft(
         callbacks=[_Complete()],
     )
     trainer.model_accepts_loss_kwargs = True
+    trainer.remove_callback(PrinterCallback)  # losses are returned; what is printed is the CLI's matter
     resume = last_checkpoint(folder)
     start = time.monotonic()
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)

@@ -1,4 +1,4 @@
-"""What lies in a stage folder: outputs and their hashes, the record of a finished stage, a kill's leftovers."""
+"""What lies in a stage folder: outputs and their hashes, a finished stage's record, a kill's leftovers."""
 
 import hashlib
 import json

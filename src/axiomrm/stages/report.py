@@ -146,7 +146,7 @@ def report_data(runs: Sequence[Measured], name: str, draws: int = 2000) -> Repor
         transcripts=tuple(
             _transcript(t) for p in runs[0].policies.values() for t in p.get("transcripts", ())
         ),
-        data={k: str(v) for k, v in runs[0].synthesis.items()},
+        data={k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in runs[0].synthesis.items()},
         notes=NOTES,
         provenance={k: json.dumps(v) if isinstance(v, dict) else str(v) for k, v in runs[0].manifest.items()},
     )
