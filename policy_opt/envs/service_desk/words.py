@@ -1,7 +1,8 @@
 """The vocabulary of the service desk: a few hundred word types, so that a 1–3 M model can learn it.
 
 User wordings come in two banks. ``train`` serves the train and dev splits, ``heldout`` only the
-held-out split, so that held-out success is never success at remembering a sentence.
+held-out split: unseen sentences out of seen words, so that held-out success is never success at
+remembering a sentence, nor a test of words that a small model cannot know.
 """
 
 NAMES = (
@@ -23,112 +24,94 @@ STATUSES = ("packed", "shipped", "arrived", "lost")
 CHANNELS = ("mail", "phone", "chat")
 ORDER_LETTERS = "ABCDEFGHJKLMNPRSTUVWXYZ"
 
+FRAMES = (
+    "I want to {v}.",
+    "Please {v}.",
+    "Can you {v}?",
+    "I would like to {v}.",
+    "Could you {v}, please?",
+    "I need to {v}.",
+)
+WISHES: dict[str, tuple[str, ...]] = {
+    "stock_check": (
+        "check if the {item} is in stock",
+        "see if the {item} is still there",
+        "find out how many {item} pieces are left",
+    ),
+    "status": (
+        "find out where my order{order} is",
+        "check the status of my order{order}",
+        "see if my order{order} was sent",
+    ),
+    "cancel": ("cancel my order{order}", "stop my order{order}", "call off my order{order}"),
+    "refund": (
+        "get a refund for my order{order}",
+        "get my money back for my order{order}",
+        "be paid back for my order{order}",
+    ),
+    "address": (
+        "send my order{order} to another city",
+        "change the city of my order{order}",
+        "let my order{order} go elsewhere",
+    ),
+    "exchange": (
+        "swap my order{order} for another item",
+        "exchange my order{order}",
+        "trade my order{order} for something else",
+    ),
+    "channel": ("change my contact channel", "change how I am contacted", "change how you reach me"),
+    "repair": ("repair my order{order}", "fix my order{order}", "have my order{order} repaired"),
+    "return": ("return my order{order}", "send my order{order} back", "give my order{order} back"),
+}
+
+
+def _openings(kind: str, heldout: bool) -> tuple[str, ...]:
+    """Frames times wishes; a third of the sentences is held out, every frame and wish is also trained on."""
+    return tuple(
+        frame.format(v=wish)
+        for i, frame in enumerate(FRAMES)
+        for j, wish in enumerate(WISHES[kind])
+        if ((i + j) % 3 == 0) == heldout
+    )
+
+
 OPENINGS: dict[str, dict[str, tuple[str, ...]]] = {
-    "train": {
-        "stock_check": (
-            "Do you have the {item} in stock?",
-            "How many {item} pieces are left?",
-            "Is the {item} still there?",
-        ),
-        "status": (
-            "Where is my order{order}?",
-            "What is the status of my order{order}?",
-            "Has my order{order} been sent?",
-        ),
-        "cancel": (
-            "I want to cancel my order{order}.",
-            "Please cancel my order{order}.",
-            "I do not need my order{order} any more, stop it.",
-        ),
-        "refund": (
-            "I want my money back for my order{order}.",
-            "Please refund my order{order}.",
-            "Can I get a refund for my order{order}?",
-        ),
-        "address": (
-            "Please send my order{order} to another city.",
-            "I moved, so my order{order} must go elsewhere.",
-            "Can you change the address of my order{order}?",
-        ),
-        "exchange": (
-            "I want to swap my order{order} for another item.",
-            "Please exchange my order{order}.",
-            "Can I trade my order{order} for something else?",
-        ),
-        "channel": (
-            "I want you to contact me in another way.",
-            "Please change how you contact me.",
-            "Can you change my contact channel?",
-        ),
-        "repair": (
-            "My order{order} is broken, please repair it.",
-            "I need a repair for my order{order}.",
-            "The thing from my order{order} does not work.",
-        ),
-    },
-    "heldout": {
-        "stock_check": ("Any {item} available at the moment?", "I look for one {item}, have you got it?"),
-        "status": ("Tell me how far my order{order} is.", "I still wait for my order{order}, any news?"),
-        "cancel": ("Call off my order{order}, please.", "My order{order} should not be sent after all."),
-        "refund": (
-            "Give me back what I paid for my order{order}.",
-            "I would like my payment for my order{order} returned.",
-        ),
-        "address": (
-            "My order{order} goes to the wrong town, correct it.",
-            "Please redirect my order{order}.",
-        ),
-        "exchange": (
-            "My order{order} does not suit me, I prefer a different thing.",
-            "Replace my order{order} with another product.",
-        ),
-        "channel": ("Reach me differently from now on.", "I would rather hear from you by other means."),
-        "repair": (
-            "Something is wrong with my order{order}, fix it.",
-            "My order{order} stopped working, can you mend it?",
-        ),
-        "return": (
-            "I want to send my order{order} back.",
-            "My order{order} can be picked up again, I return it.",
-        ),
-    },
+    "train": {kind: _openings(kind, heldout=False) for kind in WISHES if kind != "return"},
+    "heldout": {kind: _openings(kind, heldout=True) for kind in WISHES},
 }
 NEXT = {
     "train": ("One more thing. {x}", "Also, {x}", "And then: {x}"),
-    "heldout": ("Something else too. {x}", "Before I go: {x}"),
+    "heldout": ("And one more thing. {x}", "Then also: {x}"),
 }
 INTRO = {
     "train": ("This is {name}. ", "I am {name}. ", "Hello, {name} here. "),
-    "heldout": ("{name} speaking. ", "You talk to {name}. "),
+    "heldout": ("Hello, I am {name}. ", "Hello, this is {name}. "),
 }
 ORDER_MENTION = (" {order}", " number {order}")
 ANSWERS: dict[str, dict[str, tuple[str, ...]]] = {
     "train": {
-        "name": ("I am {v}.", "My name is {v}."),
-        "pin": ("The pin is {v}.", "My pin is {v}."),
-        "order": ("It is order {v}.", "The order number is {v}."),
-        "city": ("Send it to {v}.", "The new city is {v}."),
-        "home": ("I live in {v}.", "My home town is {v}."),
-        "item": ("I want the {v}.", "Give me the {v}."),
-        "channel": ("Use {v}.", "I prefer {v}."),
+        "name": ("I am {v}.", "My name is {v}.", "This is {v}."),
+        "pin": ("The pin is {v}.", "My pin is {v}.", "Pin {v}."),
+        "order": ("It is order {v}.", "The order number is {v}.", "Order {v}."),
+        "city": ("Send it to {v}.", "The new city is {v}.", "To {v}, please."),
+        "home": ("I live in {v}.", "My home town is {v}.", "At home in {v}."),
+        "item": ("I want the {v}.", "Give me the {v}.", "The {v}, please."),
+        "channel": ("Use {v}.", "I prefer {v}.", "By {v}, please."),
     },
     "heldout": {
-        "name": ("They call me {v}.", "You can write {v}."),
-        "pin": ("Here is the pin: {v}.", "It should be {v}."),
-        "order": ("I mean order {v}.", "That would be {v}."),
-        "city": ("Let it go to {v}.", "It belongs in {v}."),
-        "home": ("My place is in {v}.", "I am at home in {v}."),
-        "item": ("Let me have the {v}.", "The {v} would be right."),
-        "channel": ("Better by {v}.", "Only {v} from now on."),
+        "name": ("The name is {v}.",),
+        "pin": ("It is pin {v}.",),
+        "order": ("My order is {v}.",),
+        "city": ("I want it in {v}.",),
+        "home": ("My home is {v}.",),
+        "item": ("I prefer the {v}.",),
+        "channel": ("I want {v}.",),
     },
 }
-CHANGED_MIND = {"train": "No wait, rather {v}.", "heldout": "Sorry, I mean {v}."}
-NO_SUCH = {"train": "That is not needed here.", "heldout": "That has nothing to do with it."}
-UNCLEAR = {"train": "I do not understand.", "heldout": "What is that about?"}
-GOODBYE = {
-    "train": ("Thanks, bye.", "Good, that is all."),
-    "heldout": ("Fine, see you.", "That was everything."),
-}
+CHANGED_MIND = {"train": "No wait, rather {v}.", "heldout": "Wait, no, rather {v}."}
+NO_SUCH = {"train": "That is not needed here.", "heldout": "This is not needed."}
+UNCLEAR = {"train": "I do not understand.", "heldout": "I do not understand that."}
+GOODBYE = {"train": ("Thanks, bye.", "Good, that is all."), "heldout": ("Good, thanks.", "That is all, bye.")}
 
 SLOT_WORDS = {
     "name": "your name",
