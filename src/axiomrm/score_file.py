@@ -80,11 +80,13 @@ def score_file(
         DataError: there is no such file, or nothing in it could be read.
         ConfigError: ``OUT.partial`` belongs to other input or settings.
     """
+    if not logs.is_file():
+        raise DataError(f"{logs}: there is no such file")
     summary, bad, start = Summary(), list[Rejected](), time.monotonic()
     partial = target.with_name(target.name + ".partial")
     identity = {
         "logs": str(logs.resolve()),
-        "bytes": logs.stat().st_size if logs.is_file() else None,
+        "bytes": logs.stat().st_size,
         "rubric_hash": rubric.hash,
         "judge_revision": judge.judge_revision,
         "limit": limit,

@@ -36,6 +36,7 @@ def test_a_users_error_is_one_line_and_exit_2(tmp_path: Path, capsys: pytest.Cap
     printed = capsys.readouterr()
     (line,) = printed.err.strip().split("\n")
     assert line.startswith("axiomrm: ") and "absent.jsonl" in line and printed.out == ""
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("place", [0, 2])
