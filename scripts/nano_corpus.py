@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from axiomrm.data.synthesis.rollouts import roll
 from axiomrm.data.trajectory import Message, Task, ToolCall, Trajectory
-from axiomrm.policy_opt.envs.service_desk import Flawed, ServiceDesk, Style, sample_task, words
+from axiomrm.policy_opt.envs.service_desk import Flawed, ServiceDesk, sample_task, words
+from axiomrm.policy_opt.envs.service_desk.style import random_style
 from axiomrm.rm.conversation import pieces
 
 SYSTEM = "Examine the record."
@@ -30,16 +31,6 @@ KINDS = {
 }
 Line = tuple[int, str, str]
 """1-based turn, kind, text as printed behind the marker."""
-
-
-def random_style(rng: random.Random) -> Style:
-    return Style(
-        verbosity=rng.randint(1, 3),
-        tone=rng.choice(("formal", "casual")),
-        use_name=rng.random() < 0.5,
-        next_steps=rng.random() < 0.5,
-        batched=rng.random() < 0.5,
-    )
 
 
 def recording(rng: random.Random) -> Trajectory:

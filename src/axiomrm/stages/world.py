@@ -11,6 +11,7 @@ from axiomrm.data.environment import Agent
 from axiomrm.data.trajectory import Task
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.envs.service_desk import Expert, Flawed, Style, sample_task
+from axiomrm.policy_opt.envs.service_desk.style import random_style
 from axiomrm.policy_opt.envs.service_desk.tasks import Split
 
 FIRST_SEED = {"demos": 0, "judge": 100_000, "policy": 200_000, "eval": 300_000}
@@ -55,17 +56,6 @@ def tasks(split: Split, use: str, count: int, seed: int) -> list[Task]:
     """``count`` tasks of a split for one use; disjoint between uses and between run seeds."""
     first = FIRST_SEED[use] + 1_000_000 * (seed + 1)
     return [sample_task(split, first + i) for i in range(count)]
-
-
-def random_style(rng: random.Random) -> Style:
-    """Independent tastes."""
-    return Style(
-        verbosity=rng.randint(1, 3),
-        tone=rng.choice(("formal", "casual")),
-        use_name=rng.random() < 0.5,
-        next_steps=rng.random() < 0.5,
-        batched=rng.random() < 0.5,
-    )
 
 
 def expert_for(task: Task, info: dict[str, Any], style: Style | None = None) -> Agent:
