@@ -22,4 +22,8 @@ echo "setup: torch"
 $pip install --quiet "$(grep '^torch==' constraints.txt)"
 echo "setup: axiomrm with the extras train, notebooks, dev, smt"
 $pip install --quiet -c constraints.txt -e '.[train,notebooks,dev,smt]'
+echo "setup: packages whose formats we read and write, without their dependencies, beside our own"
+$pip install --quiet --no-deps --upgrade --target "$venv/peers" \
+    autorubric==1.6.1 verifiers==0.4.0 deepeval==4.3.1 prometheus-eval==0.1.20 ||
+    echo "setup: not all of them could be installed; their tests will say so and skip"
 echo "setup: done"

@@ -1,8 +1,7 @@
 """The original packages take our exports, and give our scores.
 
-They are not dependencies of ours. Put them, without their own dependencies, anywhere and name the folder:
-``pip install --no-deps --target DIR autorubric verifiers deepeval prometheus-eval`` and
-``AXIOMRM_PEERS=DIR pytest tests/rubrics/test_convert_peers.py -rs``. Only what loads and scores is run.
+They are not dependencies of ours. ``make setup`` puts them, without their own dependencies, into
+``.venv/peers``; ``AXIOMRM_PEERS`` names another folder. Only what loads and scores is run.
 """
 
 import ast
@@ -22,7 +21,7 @@ from axiomrm.data.verdict import Scored
 from axiomrm.rubrics import Rubric, aggregate
 from axiomrm.rubrics.convert import export_rubric, import_rubrics
 
-FOLDER = os.environ.get("AXIOMRM_PEERS", "")
+FOLDER = os.environ.get("AXIOMRM_PEERS", str(Path(sys.prefix) / "peers"))
 
 
 def installed(package: str) -> Path:

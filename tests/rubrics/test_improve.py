@@ -565,3 +565,34 @@ def test_a_bad_label_or_proposal_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a proposal of improve: rubric"):
         read_proposal("schema: atr-proposal/1", "p.yaml")
     assert main(["rubric", "improve", str(tmp_path / "team.yaml")]) == 2
+
+
+def planted(code: str, name: str) -> list[Row]:
+    """Clean rows but for one fault of ``name``."""
+    rng = random.Random(f"{code} {name}")
+    if code == "W174":
+        rows = [replace(r, version=float(i % 6)) for i, r in enumerate(clean(21, 600))]
+        rising = {i: Scored(value=float(rng.random() < 0.2 + 0.12 * (r.version or 0))) for i, r in enumerate(rows)}
+        return with_values(rows, name, rising)
+    rows = clean(22, 600, repeats=code == "W172")
+    values: dict[int, Verdict | None] = {
+        i: {
+            "W170": Scored(value=1.0),
+            "W171": Scored(value=value(r, "th.b") if rng.random() < 0.98 else 0.5),
+            "W172": Scored(value=float(rng.random() < 0.5)) if i % 2 else r.verdicts[name],
+            "W173": Scored(value=float((r.length or 0) + rng.gauss(0, 40) > 110)),
+        }[code]
+        for i, r in enumerate(rows)
+    }
+    return with_values(rows, name, values)
+
+
+@pytest.mark.parametrize("name", ["th.d", "th.g"])
+@pytest.mark.parametrize("code", ["W170", "W171", "W172", "W173", "W174"])
+def test_lint_names_the_line_of_a_fault_in_the_scores(code: str, name: str, tmp_path: Path) -> None:
+    scores = write_case(tmp_path, planted(code, name))
+    faults = score_findings(Rubric.load(tmp_path / "team.yaml"), scores)
+    assert {f.code for f in faults} == {code}
+    lines = TEXT.splitlines()
+    named = {lines.index(f"  - id: {n}") + 1 for n in ((name, "th.b") if code == "W171" else (name,))}
+    assert {f.line for f in faults} <= named
