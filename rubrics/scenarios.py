@@ -4,6 +4,7 @@ A scenario is one combination of feature values. A turn-level item counts as app
 make it so; W111 also looks at single turns.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -158,7 +159,10 @@ def _dominated(search: Search, clause: Clause, regions: Mapping[Clause, Region])
     if found is None:
         return None
     sure = [w for c, w in zip(others, weights, strict=True) if _applies(regions[c], found)]
-    return clause.weight / (clause.weight + sum(sure)), words(search.space, found)
+    total = clause.weight + sum(sure)
+    if not (0 < clause.weight < math.inf and 0 < total < math.inf):  # E130 says so
+        return None
+    return clause.weight / total, words(search.space, found)
 
 
 def _applies(region: Region, chosen: Mapping[str, int]) -> bool:

@@ -75,7 +75,12 @@ def run_pipeline(
     reporter = reporter or Silent()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
-    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(
+            f"--runs-dir {runs_root}: {run_dir} cannot be a folder, a file is in the way"
+        ) from error
     with run_lock(run_dir):
         _prepare(run_dir, config, fresh=fresh, accept_code_change=accept_code_change)
         try:

@@ -5,6 +5,7 @@ stand there whole are not judged again. At the end rows and rejected records are
 A partial file of another input, rubric, judge or limit is refused.
 """
 
+import hashlib
 import json
 import os
 import time
@@ -80,13 +81,12 @@ def score_file(
         DataError: there is no such file, or nothing in it could be read.
         ConfigError: ``OUT.partial`` belongs to other input or settings.
     """
-    if not logs.is_file():
-        raise DataError(f"{logs}: there is no such file")
+    _check_paths(logs, target)
     summary, bad, start = Summary(), list[Rejected](), time.monotonic()
     partial = target.with_name(target.name + ".partial")
     identity = {
         "logs": str(logs.resolve()),
-        "bytes": logs.stat().st_size,
+        "sha256": hashlib.sha256(logs.read_bytes()).hexdigest(),
         "rubric_hash": rubric.hash,
         "judge_revision": judge.judge_revision,
         "limit": limit,
@@ -110,6 +110,21 @@ def score_file(
     if not summary.records and bad:
         raise DataError(f"{bad[0]} (and {len(bad) - 1} more; see {rejected_path(target)})")
     return summary
+
+
+def _check_paths(logs: Path, target: Path) -> None:
+    """Nothing that is read may be written over, and the output must be a file."""
+    if not logs.is_file():
+        raise DataError(
+            f"{logs}: {'a folder' if logs.is_dir() else 'there is no such file'}; a file is expected"
+        )
+    if target.is_dir():
+        raise ConfigError(f"--out {target}: a folder; name a file in it")
+    written = {
+        p.resolve() for p in (target, rejected_path(target), target.with_name(target.name + ".partial"))
+    }
+    if logs.resolve() in written:
+        raise ConfigError(f"--out {target}: would overwrite the input {logs}; name another file")
 
 
 def candidates(record: Mapping[str, Any]) -> Candidates:

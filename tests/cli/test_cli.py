@@ -89,3 +89,26 @@ def test_a_module_that_is_missed_late_names_its_extra(tmp_path: Path) -> None:
 def test_a_missing_module_that_is_no_extra_is_a_bug_and_keeps_its_traceback() -> None:
     done = run_without({"jinja2"}, "score", "x.jsonl", "--rubric", "general_quality")
     assert done.returncode == 1 and "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("out", ["log.jsonl", "folder"])
+def test_score_never_writes_over_its_input_nor_into_a_folder(
+    out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(
+        '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
+    )
+    (tmp_path / "folder").mkdir()
+    before = log.read_bytes()
+    assert main(["score", str(log), "--rubric", "code_agent", "--out", str(tmp_path / out)]) == 2
+    assert out in capsys.readouterr().err
+    assert log.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "log.jsonl"]
+
+
+def test_a_file_where_runs_should_go_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs").write_text("")
+    config = str(Path(__file__).parents[2] / "configs" / "micro.yaml")
+    assert main(["run", config, "--runs-dir", str(tmp_path / "runs")]) == 2
+    assert "a file is in the way" in capsys.readouterr().err

@@ -572,7 +572,9 @@ def planted(code: str, name: str) -> list[Row]:
     rng = random.Random(f"{code} {name}")
     if code == "W174":
         rows = [replace(r, version=float(i % 6)) for i, r in enumerate(clean(21, 600))]
-        rising = {i: Scored(value=float(rng.random() < 0.2 + 0.12 * (r.version or 0))) for i, r in enumerate(rows)}
+        rising = {
+            i: Scored(value=float(rng.random() < 0.2 + 0.12 * (r.version or 0))) for i, r in enumerate(rows)
+        }
         return with_values(rows, name, rising)
     rows = clean(22, 600, repeats=code == "W172")
     values: dict[int, Verdict | None] = {
