@@ -118,7 +118,9 @@ def report_command(run: Annotated[Path, typer.Argument(help="Run folder, e.g. ru
 
 def load_stages(names: Sequence[str] = PIPELINE) -> list[Stage]:
     """The stages of the pipeline; their modules bring torch, so they are imported here and not before."""
-    return [Stage(name, importlib.import_module(f"axiomrm.stages.{name}").run) for name in names]
+    stages = [Stage(name, importlib.import_module(f"axiomrm.stages.{name}").run) for name in names]
+    importlib.import_module("transformers.utils.logging").disable_progress_bar()  # one bar, the CLI's own
+    return stages
 
 
 def _load(config: Path, overrides: Sequence[str] | None, name: str | None) -> RunConfig:

@@ -86,7 +86,7 @@ def score_file(
     partial = target.with_name(target.name + ".partial")
     identity = {
         "logs": str(logs.resolve()),
-        "sha256": hashlib.sha256(logs.read_bytes()).hexdigest(),
+        "sha256": _digest(logs),
         "rubric_hash": rubric.hash,
         "judge_revision": judge.judge_revision,
         "limit": limit,
@@ -110,6 +110,11 @@ def score_file(
     if not summary.records and bad:
         raise DataError(f"{bad[0]} (and {len(bad) - 1} more; see {rejected_path(target)})")
     return summary
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _check_paths(logs: Path, target: Path) -> None:

@@ -39,9 +39,6 @@ def base_folder(name: str) -> Path:
 def load_model(folder: Path) -> tuple[Any, Any]:
     """Model in fp32 and tokenizer."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # one bar, the CLI's own
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(folder)
 
