@@ -39,6 +39,7 @@ def base_folder(name: str) -> Path:
 def load_model(folder: Path) -> tuple[Any, Any]:
     """Model in fp32 and tokenizer."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(folder)
 
