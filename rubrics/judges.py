@@ -53,6 +53,8 @@ _WHOLE: tuple[Literal["trajectory"]] = ("trajectory",)
 _TURN: tuple[Literal["turn"]] = ("turn",)
 _BOTH: tuple[Literal["trajectory", "turn"], ...] = ("trajectory", "turn")
 
+READS_CALLS = frozenset({"tool_order", "right_tool", "args_well_formed", "redundant_step", "loop"})
+"""Judges of tool calls: a text without a recorded call gives them nothing to fail on."""
 JUDGES: dict[str, JudgeFunction] = {
     "tests_passed": JudgeFunction(outcome.tests_passed, Arguments, _WHOLE),
     "runs_ok": JudgeFunction(outcome.runs_ok, Arguments, _WHOLE),

@@ -13,6 +13,7 @@ from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.errors import DataError, RubricError
 from axiomrm.rubrics import ActiveAxiom, ActiveItem, Rubric, judge
 from axiomrm.rubrics.cases import CaseUnit, case_units
+from axiomrm.rubrics.judges import READS_CALLS
 
 if TYPE_CHECKING:
     from axiomrm.rm.reward_model import RewardModel
@@ -72,6 +73,8 @@ def _verdict(rubric: Rubric, unit: CaseUnit, model: "RewardModel | None") -> Out
     for item in active.judged:
         if item.id != unit.item.id:
             continue
+        if item.judge.kind == "programmatic" and item.judge.fn in READS_CALLS:
+            return None  # a case is a text
         if item.judge.kind != "llm":
             return judge(item, unit.trajectory, 0 if item.evidence.level == "turn" else None)
         if model is not None:

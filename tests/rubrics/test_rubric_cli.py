@@ -170,3 +170,9 @@ def test_test_runs_cases_and_transcripts_without_a_model(
     path.write_text(CASES.replace("bad: one two three four", "bad: one"))
     assert main(["rubric", "test", str(path)]) == 1
     assert "wrong  th.short cases[0].bad: value 1, below 0.5 was expected" in capsys.readouterr().out
+
+
+def test_the_cases_of_every_library_rubric_come_out_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [p.stem for p in sorted((Path(__file__).parents[2] / "rubrics" / "library").glob("*.yaml"))]
+    assert [name for name in names if main(["rubric", "test", name]) != 0] == []
+    assert ", 0 wrong," in capsys.readouterr().out
