@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@sh scripts/make_venv.sh $(VENV)
 	@touch $@
 
-demo: setup  ## The whole pipeline on a small model, ending with a report (about 5 minutes on 2 cores)
+demo: setup  ## The whole pipeline on a small model, ending with a report (5 to 6 minutes on 2 cores)
 	$(VENV)/bin/axiomrm run configs/quickstart.yaml
 
 test: setup  ## All tests, slow ones and notebooks included
