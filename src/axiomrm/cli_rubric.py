@@ -112,22 +112,33 @@ def show(
         list[str] | None, typer.Option("--features", "-f", help="k=v, may be repeated")
     ] = None,
     slots: Annotated[list[str] | None, typer.Option("--slot", help="slot=value of one user")] = None,
-    share: Annotated[float, typer.Option(help="personal share λ")] = 0.0,
+    share: Annotated[float, typer.Option(help="personal share λ, with --slot")] = 0.0,
     rubric_path: RubricPath = None,
 ) -> None:
     """What applies to a task: criteria, weights, gates."""
     loaded = _load(rubric, rubric_path)
     values = {k: _typed(loaded, k, v) for k, v in _pairs(features, "--features")}
-    personal = Personal({k: _plain(v) for k, v in _pairs(slots, "--slot")}, share) if slots else None
+    known = sorted({slot for template in loaded.templates for slot in template.reads})
+    given = {k: _plain(v) for k, v in _pairs(slots, "--slot")}
+    if unknown := [slot for slot in given if slot not in known]:
+        raise ConfigError(
+            f"--slot {unknown[0]!r}: no template reads it; read are: {', '.join(known) or 'none'}"
+        )
+    budget = loaded.policy.personal_budget
+    if not 0 <= share <= budget or (share and not given):
+        raise ConfigError(f"--share {share!r}: needs --slot and lies in [0, {budget}], the rubric's budget")
+    personal = Personal(given, share) if given else None
     typer.echo(show_text(loaded.bind(values, personal)))
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
-    out = []
+    out: list[tuple[str, str]] = []
     for word in (part for text in words or () for part in text.split(",")):
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise ConfigError(f"{option} {word!r}: write name=value")
+        if key.strip() in (name for name, _ in out):
+            raise ConfigError(f"{option} {word!r}: {key.strip()!r} is given twice")
         out.append((key.strip(), value.strip()))
     return out
 

@@ -176,3 +176,26 @@ def test_the_cases_of_every_library_rubric_come_out_as_written(capsys: pytest.Ca
     names = [p.stem for p in sorted((Path(__file__).parents[2] / "rubrics" / "library").glob("*.yaml"))]
     assert [name for name in names if main(["rubric", "test", name]) != 0] == []
     assert ", 0 wrong," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--share", "2", "--slot", "stated.tone=formal"], "--share 2.0"),
+        (["--share", "nan", "--slot", "stated.tone=formal"], "--share nan"),
+        (["--share", "0.2"], "needs --slot"),
+        (["--slot", "stated.shoe=42"], "no template reads it"),
+        (["-f", "domain=orders", "-f", "domain=billing"], "given twice"),
+    ],
+)
+def test_show_refuses_what_it_would_ignore(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rubric", "show", "service_desk_steps", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_show_takes_a_slot_and_a_share(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["rubric", "show", "service_desk_steps", "--slot", "stated.tone=formal", "--share", "0.2"]
+    assert main(words) == 0
+    assert "Are the replies formal?" in capsys.readouterr().out
