@@ -17,7 +17,7 @@ help:  ## List the targets
 
 setup: $(STAMP)  ## Make .venv with everything that demo and test need (a few minutes the first time)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	@sh scripts/make_venv.sh $(VENV)
 	@touch $@
 
