@@ -112,9 +112,10 @@ GOOD: dict[str, list[dict[str, Any]]] = {
 def near(name: str) -> st.SearchStrategy[Any]:
     """Almost the format: the right keys with values of all kinds."""
     loose = st.fixed_dictionaries({}, optional={k: SCALARS | st.lists(TEXTS, max_size=3) for k in KEYS})
-    good = st.builds(lambda a, b: a | b, loose, st.sampled_from(GOOD[name]))
-    item = loose | good
-    listed = st.lists(item, max_size=3) | st.lists(good, min_size=1, max_size=2)
+    exact = st.sampled_from(GOOD[name])
+    good = st.builds(lambda a, b: a | b, loose, exact)
+    item = loose | good | exact
+    listed = st.lists(item, max_size=3) | st.lists(good, min_size=1, max_size=2) | st.lists(exact, min_size=1)
     shapes = {
         "autorubric": listed,
         "healthbench": st.fixed_dictionaries({"prompt_id": TEXTS, "rubrics": listed}),
@@ -143,7 +144,7 @@ def test_no_file_brings_anything_but_rubrics_or_a_data_error(name: str) -> None:
     read = 0
 
     @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(near(name) | TREES)
+    @given(near(name) | near(name) | TREES)
     def check(tree: Any) -> None:
         nonlocal read
         text = json.dumps(tree)
