@@ -57,27 +57,30 @@ def ask(
     engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking
 ) -> list[Verdict]:
     """One verdict a request, in order. Nothing here raises for a single request."""
-    verdicts: list[Verdict | None] = [None] * len(requests)
+    several = read(engine, prompter, requests, how)
+    return [verdict_of(readings, r, how) for readings, r in zip(several, requests, strict=True)]
+
+
+def read(
+    engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking
+) -> list[list[Reading | Failed]]:
+    """The readings behind each verdict: one a vote, at least one a request."""
+    readings: list[list[Reading | Failed]] = [[] for _ in requests]
     rows: list[tuple[int, Prompt]] = []
     for i, request in enumerate(requests):
         prompt = prompter.render(
             request.trajectory, request.criterion, request.turn, how.mode, guidelines=request.guidelines
         )
         if isinstance(prompt, Failed):
-            verdicts[i] = prompt
+            readings[i].append(prompt)
         else:
             rows += [(i, prompt)] * (request.votes if how.mode == "critique" else 1)
     asked = [requests[i] for i, _ in rows]
     prompts = [prompt for _, prompt in rows]
-    read = _direct if how.mode == "direct" else _critiques
-    readings: dict[int, list[Reading | Failed]] = {}
-    for (i, _), reading in zip(rows, read(engine, prompter, asked, prompts, how), strict=True):
-        readings.setdefault(i, []).append(reading)
-    for i, several in readings.items():
-        verdicts[i] = _verdict(several, requests[i], how)
-    return [
-        verdict or Failed(kind="engine_error", detail="no result for this request") for verdict in verdicts
-    ]
+    form = _direct if how.mode == "direct" else _critiques
+    for (i, _), reading in zip(rows, form(engine, prompter, asked, prompts, how), strict=True):
+        readings[i].append(reading)
+    return readings
 
 
 def _direct(
@@ -176,7 +179,14 @@ def _notes_ids(prompter: JudgePrompter, written: Generation, answer: Answer | Fa
     return ids[:kept] + prompter.encode(rest)
 
 
-def _verdict(readings: Sequence[Reading | Failed], request: VerdictRequest, how: Asking) -> Verdict:
+def verdict_of(readings: Sequence[Reading | Failed], request: VerdictRequest, how: Asking) -> Verdict:
+    """What the readings of one request say together; a failure only where all of them failed.
+
+    Raises:
+        ValueError: there is no reading.
+    """
+    if not readings:
+        raise ValueError("a verdict needs at least one reading")
     good = [reading for reading in readings if isinstance(reading, Reading)]
     if not good:
         return next(reading for reading in readings if isinstance(reading, Failed))
