@@ -165,8 +165,18 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=75)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument(
+        "--start",
+        type=Path,
+        help="folder of a published model: its weights and tokenizer, a schedule of its own",
+    )
+    parser.add_argument(
+        "--first-document", type=int, default=0, help="number of the first document, behind those of --start"
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.start and not (args.out / "tokenizer.json").exists():
+        PreTrainedTokenizerFast.from_pretrained(args.start).save_pretrained(args.out)
     tokenizer = make_tokenizer(args.out, read_general(args.general))
     chat = TemplateChat(tokenizer)
     torch.manual_seed(0)
@@ -180,8 +190,10 @@ def main() -> None:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
+    if args.start:
+        model.load_state_dict(LlamaForCausalLM.from_pretrained(args.start, dtype=torch.float32).state_dict())
     optimizers = make_optimizers(model, args.lr)
-    state: dict[str, Any] = {"step": 0, "next_document": 0, "seconds": 0.0, "tokens": 0}
+    state: dict[str, Any] = {"step": 0, "next_document": args.first_document, "seconds": 0.0, "tokens": 0}
     if (args.out / "train.pt").exists():
         saved = torch.load(args.out / "train.pt", weights_only=False)
         model.load_state_dict(saved["model"])

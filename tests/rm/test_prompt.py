@@ -212,5 +212,5 @@ def test_the_compact_suffix_is_short(tiny_tokenizer: Any) -> None:
     prompter = JudgePrompter(tiny_tokenizer, template="compact")
     prompt = rendered(prompter, talk("hi", "hello"), Criterion("c", "Is the agent polite?"), 0)
     text = tiny_tokenizer.decode(prompt.suffix_ids)
-    asked = "Turn 1.\nIs the agent polite?\nY N X direct"
+    asked = "t1\nIs the agent polite?\nY N X direct"
     assert text == f"</data {prompt.nonce}>\n{asked}<|im_end|>\n<|im_start|>assistant\n"

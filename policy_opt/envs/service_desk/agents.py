@@ -44,10 +44,20 @@ class Flawed(Expert):
     rate: float = 0.3
     kinds: tuple[str, ...] = ()
     """Restrict to these faults; empty: all."""
+    extra: float = 0.0
+    """Probability that a text also carries a fault sentence, for each kind of them."""
 
     def act(self, history: Sequence[Message], info: dict[str, Any]) -> Action:
-        """A right action, or a faulty variant of it."""
-        p, wanted = info["desk"]
+        """A right action or a faulty variant of it, either with fault sentences behind its text."""
+        action = self._choose(*info["desk"])
+        if action.text and self.extra:
+            kinds = [kind for kind in phrases.FAULTS if self.rng.random() < self.extra]
+            self.rng.shuffle(kinds)
+            added = [self.rng.choice(phrases.FAULTS[kind]) for kind in kinds]
+            return Action(text=" ".join([action.text, *added]))
+        return action
+
+    def _choose(self, p: Progress, wanted: Expected) -> Action:
         right = self.right_action(p, wanted)
         if self.rng.random() >= self.rate:
             return right

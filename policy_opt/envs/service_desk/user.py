@@ -82,5 +82,6 @@ class User:
             self.changed = True
             pool = words.CITIES if slot == "city" else words.ITEMS
             first = self.rng.choice([v for v in pool if v != self.request.values[slot]])
-            return template.format(v=first) + " " + words.CHANGED_MIND[bank].format(v=self._say(slot))
+            rather = self.rng.choice(words.CHANGED_MIND[bank])
+            return template.format(v=first) + " " + rather.format(v=self._say(slot))
         return template.format(v=self._say(slot))

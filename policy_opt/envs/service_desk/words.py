@@ -80,23 +80,95 @@ OPENINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "heldout": {kind: _openings(kind, heldout=True) for kind in WISHES},
 }
 NEXT = {
-    "train": ("One more thing. {x}", "Also, {x}", "And then: {x}"),
+    "train": (
+        "One more thing. {x}",
+        "Also, {x}",
+        "And then: {x}",
+        "Another thing. {x}",
+        "There is more. {x}",
+    ),
     "heldout": ("And one more thing. {x}", "Then also: {x}"),
 }
 INTRO = {
-    "train": ("This is {name}. ", "I am {name}. ", "Hello, {name} here. "),
+    "train": (
+        "This is {name}. ",
+        "I am {name}. ",
+        "Hello, {name} here. ",
+        "My name is {name}. ",
+        "Hello, it is {name}. ",
+        "{name} here. ",
+    ),
     "heldout": ("Hello, I am {name}. ", "Hello, this is {name}. "),
 }
 ORDER_MENTION = (" {order}", " number {order}")
 ANSWERS: dict[str, dict[str, tuple[str, ...]]] = {
     "train": {
-        "name": ("I am {v}.", "My name is {v}.", "This is {v}."),
-        "pin": ("The pin is {v}.", "My pin is {v}.", "Pin {v}."),
-        "order": ("It is order {v}.", "The order number is {v}.", "Order {v}."),
-        "city": ("Send it to {v}.", "The new city is {v}.", "To {v}, please."),
-        "home": ("I live in {v}.", "My home town is {v}.", "At home in {v}."),
-        "item": ("I want the {v}.", "Give me the {v}.", "The {v}, please."),
-        "channel": ("Use {v}.", "I prefer {v}.", "By {v}, please."),
+        "name": (
+            "I am {v}.",
+            "My name is {v}.",
+            "This is {v}.",
+            "It is {v}.",
+            "{v} is my name.",
+            "{v}.",
+            "Name {v}.",
+            "You can call me {v}.",
+        ),
+        "pin": (
+            "The pin is {v}.",
+            "My pin is {v}.",
+            "Pin {v}.",
+            "{v} is the pin.",
+            "It should be {v}.",
+            "{v}.",
+            "The number is {v}.",
+            "Here is my pin, {v}.",
+        ),
+        "order": (
+            "It is order {v}.",
+            "The order number is {v}.",
+            "Order {v}.",
+            "{v} is the order.",
+            "It is about {v}.",
+            "{v}.",
+            "The one with number {v}.",
+            "I mean order {v}.",
+        ),
+        "city": (
+            "Send it to {v}.",
+            "The new city is {v}.",
+            "To {v}, please.",
+            "{v} is the new city.",
+            "{v}, please.",
+            "It should go to {v}.",
+            "I would like it sent to {v}.",
+            "Make it {v}.",
+        ),
+        "home": (
+            "I live in {v}.",
+            "My home town is {v}.",
+            "At home in {v}.",
+            "{v} is my home town.",
+            "It is {v}.",
+            "I come from {v}.",
+        ),
+        "item": (
+            "I want the {v}.",
+            "Give me the {v}.",
+            "The {v}, please.",
+            "I would like the {v}.",
+            "I choose the {v}.",
+            "Make it the {v}.",
+            "It should be the {v}.",
+        ),
+        "channel": (
+            "Use {v}.",
+            "I prefer {v}.",
+            "By {v}, please.",
+            "I would like {v}.",
+            "{v} is best.",
+            "{v}, please.",
+            "Make it {v}.",
+        ),
     },
     "heldout": {
         "name": ("The name is {v}.",),
@@ -108,7 +180,10 @@ ANSWERS: dict[str, dict[str, tuple[str, ...]]] = {
         "channel": ("I want {v}.",),
     },
 }
-CHANGED_MIND = {"train": "No wait, rather {v}.", "heldout": "Wait, no, rather {v}."}
+CHANGED_MIND = {
+    "train": ("No wait, rather {v}.", "No, sorry, {v}.", "Wait, make it {v}."),
+    "heldout": ("Wait, no, rather {v}.",),
+}
 NO_SUCH = {"train": "That is not needed here.", "heldout": "This is not needed."}
 UNCLEAR = {"train": "I do not understand.", "heldout": "I do not understand that."}
 GOODBYE = {"train": ("Thanks, bye.", "Good, that is all."), "heldout": ("Good, thanks.", "That is all, bye.")}
