@@ -33,7 +33,7 @@ check: setup  ## Static checks only: format, lint, types
 	$(VENV)/bin/mypy
 
 bench-demo: setup  ## The demo's numbers over three seeds, with intervals
-	$(PY) benchmarks/demo.py
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) benchmarks/demo.py
 
 nano: smollm2  ## Pre-train the nano base model that ships in data/bundled (up to 90 minutes, resumable)
 	$(PY) scripts/sample_smollm2.py --model .cache/smollm2-135m --out .cache/nano/smollm2_text.jsonl --batches 20

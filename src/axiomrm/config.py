@@ -105,8 +105,8 @@ class PersonalConfig(Config):
     """Held-out choices a user."""
     per_label: int = Field(default=100, ge=1)
     """Training rows of one label of one question."""
-    replay_share: float = Field(default=0.3, ge=0, le=1)
-    """Examples of both earlier stages."""
+    replay_share: float = Field(default=1.0, ge=0, le=10)
+    """Examples of both earlier stages, a personal example: too few, and the judge forgets what it knew."""
 
 
 class JudgeConfig(Config):

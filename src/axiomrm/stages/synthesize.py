@@ -18,6 +18,9 @@ from axiomrm.stages.world import expert_for, flawed_for, tasks
 
 _VALUES = re.compile(r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b")
 FLAW_RATES = (0.25, 0.55)
+FAULT_SENTENCES = 0.3
+"""Chance of each kind of fault sentence in a text of the second agent on training tasks: they are rare
+otherwise, and every further label of a dialogue that is read anyway is cheap."""
 
 
 def masked(trajectory: Trajectory) -> str:
@@ -68,7 +71,8 @@ def _judged(split: Split, count: int, seed: int) -> list[Trajectory]:
     found: list[Trajectory] = []
     drawn = tasks(split, "judge", count, seed)
     for i, rate in enumerate(FLAW_RATES):
-        found += roll_many(ServiceDesk, flawed_for(rate, i), drawn[i :: len(FLAW_RATES)], f"flawed{i}")
+        build = flawed_for(rate, i, FAULT_SENTENCES if i and split == "train" else 0.0)
+        found += roll_many(ServiceDesk, build, drawn[i :: len(FLAW_RATES)], f"flawed{i}")
     return found
 
 

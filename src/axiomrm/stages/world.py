@@ -62,11 +62,11 @@ def expert_for(task: Task, info: dict[str, Any], style: Style | None = None) -> 
     return Expert(rng, style or random_style(rng))
 
 
-def flawed_for(rate: float, salt: int = 0) -> Any:
-    """Builder of flawed agents with a random style."""
+def flawed_for(rate: float, salt: int = 0, extra: float = 0.0) -> Any:
+    """Builder of flawed agents with a random style; ``extra`` as in ``Flawed``."""
 
     def build(task: Task, info: dict[str, Any]) -> Agent:
         rng = random.Random(f"flawed/{salt}/{task.id}")
-        return Flawed(rng, random_style(rng), rate=rate)
+        return Flawed(rng, random_style(rng), rate=rate, extra=extra)
 
     return build
