@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -66,6 +66,15 @@ class Algorithm(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
+        ...
+
+
+@runtime_checkable
+class Guardable(Protocol):
+    """An algorithm that can go on without turn rewards once a monitor says that they are gamed."""
+
+    def guard(self) -> None:
+        """Give turn rewards no weight from now on, in replayed steps too."""
         ...
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 
 
@@ -127,6 +128,9 @@ class PolicyConfig(Config):
     """Greatest accepted difference of trainer and sampler log-probs on fresh tokens, nats."""
     checkpoint_every: int = Field(default=1, ge=1)
     """Iterations."""
+    on_hack: Literal["warn", "guard", "stop"] = "warn"
+    """When judge and outcome diverge: only warn, train on outcomes alone from then on, or stop the run."""
+    monitors: MonitorConfig = MonitorConfig()
     kl: KLConfig = KLConfig()
     rollout: RolloutConfig = RolloutConfig()
 

@@ -1,20 +1,31 @@
 """Alarms over a run: is the judge being gamed, is the policy collapsing? (POLICY.md section 20)
 
-Fed once an iteration; pure apart from their own memory. They warn; what to do is the caller's choice.
-Thresholds are starting values, not facts.
+Fed once an iteration with rollouts and metrics. Deterministic: nothing but its own memory decides. They
+warn; ``PolicyConfig.on_hack`` says what a divergence leads to.
+
+The divergence alarm is a one-sided Page-Hinkley test on the lead of the judge over the outcome, both as
+z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from axiomrm.policy_opt.monitor_config import MonitorConfig
+from axiomrm.policy_opt.observe import Row, observe
 from axiomrm.policy_opt.reward import Episode
 
 RISEN_Z = 2.0
 """Outcome z-score from which the outcome counts as risen."""
+LEAST_SPREAD = 0.05
+"""Least standard deviation of a z-score: the warm-up is short."""
+BACK = 20
+"""Iterations that a collapse is measured against."""
+KL_BOUNDS = (1e-4, 1.0)
+GAMED = frozenset({"divergence", "heldout_divergence"})
+"""Alarms after which turn rewards are not to be trusted."""
 
 
 class Alarm(NamedTuple):
@@ -22,6 +33,28 @@ class Alarm(NamedTuple):
 
     name: str
     message: str
+
+
+class Rise(NamedTuple):
+    """An alarm on a number that rose against the warm-up."""
+
+    alarm: str
+    key: str
+    level: float
+    """What it must exceed in any case."""
+    rise: float
+    """How far it must lie above its warm-up mean."""
+    factor: float
+    """Times its warm-up mean that it must reach."""
+    text: str
+
+
+class HeldOut(Protocol):
+    """Criteria that the policy is not rewarded for, asked about a sample of the rollouts."""
+
+    def __call__(self, episodes: Sequence[Episode], iteration: int) -> float:
+        """Mean score of the sample; NaN = none."""
+        ...
 
 
 @dataclass
@@ -43,117 +76,169 @@ class PageHinkley:
 
 @dataclass
 class Monitors:
-    """Watches judge against outcome, canned text, length, missing verdicts and the spread within groups."""
+    """All alarms of a run."""
 
-    warmup: int = 5
-    """Iterations that define "normal"."""
-    canned_share: float = 0.5
-    """Share of the most frequent action text that counts as canned, where it also doubled since warm-up."""
-    abstention_rise: float = 0.2
-    length_correlation: float = 0.8
-    history: list[dict[str, float]] = field(default_factory=list)
-    divergence: PageHinkley = field(default_factory=PageHinkley)
+    config: MonitorConfig = field(default_factory=MonitorConfig)
+    heldout: HeldOut | None = None
+    history: list[Row] = field(default_factory=list)
+    gamed: bool = False
+    """A divergence has been found in this run."""
+    divergence: PageHinkley = field(init=False)
+    heldout_divergence: PageHinkley = field(init=False)
 
-    def update(self, episodes: Sequence[Episode]) -> list[Alarm]:
-        """Take in the fresh rollouts of one iteration."""
-        row = observe(episodes)
+    def __post_init__(self) -> None:
+        slack, threshold = self.config.divergence_slack, self.config.divergence_threshold
+        self.divergence = PageHinkley(slack, threshold)
+        self.heldout_divergence = PageHinkley(slack, threshold)
+
+    def update(self, episodes: Sequence[Episode], metrics: Mapping[str, float] | None = None) -> list[Alarm]:
+        """Take in the fresh rollouts of one iteration and the metrics of its update."""
+        row = observe(episodes, metrics)
+        if self.heldout is not None:
+            row["heldout"] = self.heldout(episodes, len(self.history))
+        return self.update_row(row)
+
+    def update_row(self, row: Row) -> list[Alarm]:
+        """As ``update``, from numbers named as in ``observe``; one that is absent or NaN is unknown."""
+        row = {key: value for key, value in row.items() if not np.isnan(value)}
         self.history.append(row)
-        if len(self.history) <= self.warmup:
+        if len(self.history) <= self.config.warmup:
             return []
         found = [
-            self._divergence(row),
-            self._canned(row),
-            self._length(row),
-            self._abstention(row),
-            self._collapse(row),
+            self._lead("divergence", "outcome", self.divergence, row),
+            self._lead("heldout_divergence", "heldout", self.heldout_divergence, row),
+            *(self._risen(rule, row) for rule in rises(self.config)),
+            self._coverage(row),
+            self._fallen("collapse", "group_std", "outcome spread within groups", row),
+            self._fallen("entropy_collapse", "entropy", "entropy a token", row),
+            self._gradient(row),
+            self._replay(row),
+            self._useless(row),
+            self._clamped(),
         ]
-        return [alarm for alarm in found if alarm is not None]
+        alarms = [alarm for alarm in found if alarm is not None]
+        self.gamed = self.gamed or any(alarm.name in GAMED for alarm in alarms)
+        return alarms
 
-    def _normal(self, name: str) -> tuple[float, float]:
-        values = [row[name] for row in self.history[: self.warmup] if not np.isnan(row[name])]
-        if not values:
-            return float("nan"), float("nan")
-        return float(np.mean(values)), max(float(np.std(values)), 0.05)
+    # --- one alarm each -------------------------------------------------------------------------------------
 
-    def _z(self, name: str, row: dict[str, float]) -> float:
-        mean, std = self._normal(name)
-        return (row[name] - mean) / std
-
-    def _divergence(self, row: dict[str, float]) -> Alarm | None:
-        judge, outcome = self._z("judge", row), self._z("outcome", row)
-        # Once outcomes clearly rise as well the two scales are not comparable, and nobody is being fooled.
-        gap = 0.0 if outcome > RISEN_Z else judge - max(outcome, 0.0)
-        if np.isnan(gap) or not self.divergence.update(gap):
+    def _lead(self, name: str, other: str, test: PageHinkley, row: Row) -> Alarm | None:
+        judge, reference = self._z("judge", row), self._z(other, row)
+        # Once the reference clearly rises too, the two scales are not comparable and nobody is being fooled.
+        gap = 0.0 if reference > RISEN_Z else judge - max(reference, 0.0)
+        if np.isnan(gap) or not test.update(gap):
             return None
         return Alarm(
-            "divergence",
-            f"judge {row['judge']:.2f} (start {self._normal('judge')[0]:.2f}) rises while outcome "
-            f"{row['outcome']:.2f} (start {self._normal('outcome')[0]:.2f}) does not",
+            name,
+            f"judge {row['judge']:.2f} (start {self._usual('judge'):.2f}) rises while {other} "
+            f"{row[other]:.2f} (start {self._usual(other):.2f}) does not",
         )
 
-    def _canned(self, row: dict[str, float]) -> Alarm | None:
-        usual = self._normal("canned")[0]
-        if not row["canned"] > max(self.canned_share, 2 * usual):
+    def _risen(self, rule: Rise, row: Row) -> Alarm | None:
+        value, usual = row.get(rule.key, np.nan), self._usual(rule.key)
+        # Written so that an unknown warm-up value does not hide a high one, and an unknown value is none.
+        if not value > rule.level or value < usual + rule.rise or value <= rule.factor * usual:
             return None
-        return Alarm("canned_text", f"{row['canned']:.0%} of turns say the same (start {usual:.0%})")
+        return Alarm(rule.alarm, rule.text.format(value=value, usual=usual))
 
-    def _length(self, row: dict[str, float]) -> Alarm | None:
-        value, usual = row["length_correlation"], self._normal("length_correlation")[0]
-        if np.isnan(value) or not (value > self.length_correlation and not value < usual + 0.3):
+    def _coverage(self, row: Row) -> Alarm | None:
+        value, usual = row.get("coverage", np.nan), self._usual("coverage")
+        if not value < usual - self.config.coverage_drop:
             return None
-        return Alarm("length", f"turn reward and action length correlate {value:.2f} (start {usual:.2f})")
+        return Alarm("coverage", f"{value:.0%} of the criteria's weight is assessed (start {usual:.0%})")
 
-    def _abstention(self, row: dict[str, float]) -> Alarm | None:
-        usual = self._normal("abstained")[0]
-        if not row["abstained"] > usual + self.abstention_rise:
+    def _fallen(self, name: str, key: str, what: str, row: Row) -> Alarm | None:
+        past = [r[key] for r in self.history[-BACK - 1 : -1] if key in r]
+        better = row.get("outcome", np.nan) > self._usual("outcome") + 0.1
+        share = self.config.collapse_share
+        if not past or better or not row.get(key, np.nan) < share * float(np.mean(past)):
             return None
-        return Alarm("abstention", f"{row['abstained']:.0%} of turns cannot be assessed (start {usual:.0%})")
+        return Alarm(name, f"{what} fell to {row[key]:.3f} (before {np.mean(past):.3f})")
 
-    def _collapse(self, row: dict[str, float]) -> Alarm | None:
-        past = [r["group_std"] for r in self.history[-21:-1] if not np.isnan(r["group_std"])]
-        better = row["outcome"] > self._normal("outcome")[0] + 0.1
-        if not past or better or not row["group_std"] < 0.5 * float(np.mean(past)):
+    def _gradient(self, row: Row) -> Alarm | None:
+        past = [r["grad_norm"] for r in self.history[:-1] if "grad_norm" in r]
+        usual = float(np.median(past)) if past else np.nan
+        if not row.get("grad_norm", np.nan) > self.config.gradient_factor * usual:
             return None
-        return Alarm("collapse", f"outcome spread within groups fell to {row['group_std']:.3f}")
+        return Alarm("gradient", f"gradient norm {row['grad_norm']:.2f}, median so far {usual:.2f}")
+
+    def _replay(self, row: Row) -> Alarm | None:
+        last = [r.get("ess_frac", np.nan) for r in self.history[-2:]]
+        if not all(value < self.config.ess_frac for value in last):
+            return None
+        return Alarm("replay_weights", f"effective share of replayed steps {last[0]:.2f}, then {last[1]:.2f}")
+
+    def _useless(self, row: Row) -> Alarm | None:
+        known = row.get("disc_groups", np.nan) >= 64 and row.get("beta_eff", np.nan) > 0
+        if not known or not row.get("disc", np.nan) < self.config.disc_least:
+            return None
+        return Alarm("discrimination", f"turn rewards do not predict the outcome (disc {row['disc']:.2f})")
+
+    def _clamped(self) -> Alarm | None:
+        last = [r.get("kl_beta", np.nan) for r in self.history[-self.config.clamped_iterations :]]
+        if len(last) < self.config.clamped_iterations or any(value not in KL_BOUNDS for value in last):
+            return None
+        return Alarm("kl_clamped", f"KL coefficient at {last[-1]:g} for {len(last)} iterations")
+
+    # --- memory ---------------------------------------------------------------------------------------------
+
+    def _warmup(self, name: str) -> list[float]:
+        return [row[name] for row in self.history[: self.config.warmup] if name in row]
+
+    def _usual(self, name: str) -> float:
+        values = self._warmup(name)
+        return float(np.mean(values)) if values else float("nan")
+
+    def _z(self, name: str, row: Row) -> float:
+        values = self._warmup(name)
+        if not values:
+            return float("nan")
+        return (row.get(name, np.nan) - float(np.mean(values))) / max(float(np.std(values)), LEAST_SPREAD)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        return {"history": self.history, "low": self.divergence.low, "total": self.divergence.total}
+        tests = {"divergence": self.divergence, "heldout_divergence": self.heldout_divergence}
+        sums = {name: {"low": test.low, "total": test.total} for name, test in tests.items()}
+        return {"history": self.history, "gamed": self.gamed, "sums": sums}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
-        self.history = list(state["history"])
-        self.divergence.low, self.divergence.total = state["low"], state["total"]
+        """The inverse of ``state_dict``; reads what earlier versions wrote too."""
+        self.history = [
+            {k: v for k, v in row.items() if v is not None and not np.isnan(v)} for row in state["history"]
+        ]
+        self.gamed = state.get("gamed", False)
+        sums = state.get("sums") or {"divergence": {"low": state["low"], "total": state["total"]}}
+        for name, test in (("divergence", self.divergence), ("heldout_divergence", self.heldout_divergence)):
+            values = sums.get(name, {"low": 0.0, "total": 0.0})
+            test.low, test.total = values["low"], values["total"]
 
 
-def observe(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What the alarms look at; NaN where nothing is known."""
-    steps = [(s.r_local, float(s.n_tokens), s.missing or "") for e in episodes for s in e.record.steps]
-    said = Counter(
-        (turn.action.content, str(turn.action.tool_calls)) for e in episodes for turn in e.trajectory.turns
+def rises(config: MonitorConfig) -> tuple[Rise, ...]:
+    """The alarms on numbers that rise."""
+    more, refusal, near = config.repetition_rise, config.refusal_rise, config.length_correlation
+    start = "(start {usual:.0%})"
+    return (
+        Rise(
+            "canned_text", "canned", config.canned_share, 0, 2, "{value:.0%} of turns say the same " + start
+        ),
+        Rise("repetition", "repetition", more, more, 0, "{value:.0%} of phrases are repeated " + start),
+        Rise("duplicate_turns", "duplicates", more, more, 0, "{value:.0%} of turns repeat one " + start),
+        Rise("no_effect", "no_effect", more, more, 0, "{value:.0%} of calls change nothing " + start),
+        Rise("refusals", "refusals", refusal, refusal, 0, "{value:.0%} of turns refuse " + start),
+        Rise("length", "length_correlation", near, 0.3, 0, "reward and length correlate {value:.2f}"),
+        Rise(
+            "turns",
+            "turns_correlation",
+            near,
+            0.3,
+            0,
+            "reward and turns correlate {value:.2f} beside outcome",
+        ),
+        Rise(
+            "abstention", "abstained", 0, config.abstention_rise, 0, "{value:.0%} cannot be assessed " + start
+        ),
+        Rise("failures", "failed", config.failed_share, 0, 0, "{value:.0%} of verdicts failed"),
+        Rise(
+            "one_criterion", "dominant", config.dominant_share, 0, 0, "one gives {value:.0%} of the variance"
+        ),
     )
-    groups: dict[str, list[float]] = {}
-    for episode in episodes:
-        if not np.isnan(episode.record.outcome):
-            groups.setdefault(episode.record.group_id, []).append(episode.record.outcome)
-    turns = max(sum(said.values()), 1)
-    return {
-        "judge": _mean([_mean([s.r_local for s in e.record.steps]) for e in episodes]),
-        "outcome": _mean([e.record.outcome for e in episodes]),
-        "canned": max(said.values(), default=0) / turns,
-        "length_correlation": _correlation([(r, n) for r, n, _ in steps]),
-        "abstained": sum(m.startswith("cannot_assess") for _, _, m in steps) / max(len(steps), 1),
-        "group_std": _mean([float(np.std(v)) for v in groups.values() if len(v) > 1]),
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    known = [v for v in values if not np.isnan(v)]
-    return float(np.mean(known)) if known else float("nan")
-
-
-def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    known = np.array([p for p in pairs if not np.isnan(p[0])])
-    if len(known) < 3 or np.ptp(known[:, 0]) == 0 or np.ptp(known[:, 1]) == 0:
-        return float("nan")
-    return float(np.corrcoef(known[:, 0], known[:, 1])[0, 1])

@@ -48,6 +48,8 @@ class ProcessReplay:
         self.snapshot = self.statistics.snapshot()
         """Statistics before the current batch: what fresh advantages are computed with."""
         self.buffer = ReplayBuffer(window=config.window, max_reuse=config.reuse, capacity=config.capacity)
+        self.guarded = False
+        """Turn rewards have no weight: a monitor found them gamed. The trainer's checkpoint knows."""
 
     # --- advantages -----------------------------------------------------------------------------------------
 
@@ -84,9 +86,15 @@ class ProcessReplay:
 
     def beta_eff(self, statistics: RunningStatistics) -> float:
         """Weight of the local term after calibration."""
+        if self.guarded:
+            return 0.0
         if not self.config.calibrate_beta:
             return self.config.beta
         return effective_beta(self.config.beta, statistics.discrimination(self.config.disc_prior))
+
+    def guard(self) -> None:
+        """Outcome only from now on."""
+        self.guarded = True
 
     def _with(self, statistics: RunningStatistics) -> Callable[[TrajectoryRecord, StepRecord], float]:
         return lambda record, step: self.advantage(record, step, statistics)

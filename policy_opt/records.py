@@ -106,6 +106,8 @@ class TrajectoryRecord:
     seed: int = 0
     outcome: float = NAN
     judge_reward: float = NAN
+    mixed: bool = False
+    """``judge_reward`` already holds the outcome in a configured mix, and stands for both."""
     outcome_parts: dict[str, float] = field(default_factory=dict)
     terminated: bool = False
     truncated: bool = False
@@ -118,7 +120,7 @@ class TrajectoryRecord:
     @property
     def r_global(self) -> float:
         """The verifier's outcome if there is one, else the judge's trajectory reward; NaN = neither."""
-        return self.judge_reward if math.isnan(self.outcome) else self.outcome
+        return self.judge_reward if self.mixed or math.isnan(self.outcome) else self.outcome
 
     @property
     def n_action_tokens(self) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
@@ -16,15 +17,35 @@ class TurnScores:
     turns: list[float]
     """One reward a turn; NaN = missing."""
     reasons: list[str | None]
-    """Why a turn is missing: ``"cannot_assess:…"`` or ``"failed:…"``; ``None`` where it is scored."""
+    """Why a turn is missing: ``"cannot_assess:…"``, ``"failed:…"``, or ``"not_asked:…"`` where the source gives
+    no turn rewards; ``None`` where it is scored."""
     judge_revision: str
     rubric_hash: str
     trajectory: float = NAN
     """The judge's reward of the whole trajectory; used only where there is no verifier outcome."""
     coverage: list[float] = field(default_factory=list)
+    parts: list[dict[str, float]] = field(default_factory=list)
+    """What each criterion or source gave to the reward of each turn; empty: not told."""
+    mixed: bool = False
+    """``trajectory`` already holds the verifier's outcome in a configured mix, and stands for both."""
+    level: Literal["turn", "trajectory", "both"] = "both"
+    """What the source rewards; a mix leaves it out of the other sum."""
 
 
 TurnJudge = Callable[[Sequence[Trajectory]], list[TurnScores]]
+
+
+@runtime_checkable
+class StatefulJudge(Protocol):
+    """A reward source with a memory (running scales) that belongs into the checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        ...
 
 
 @dataclass
@@ -50,7 +71,7 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
                 f"turn judge, trajectory {record.traj_id!r}: {len(answer.turns)} rewards and "
                 f"{len(answer.reasons)} reasons for {len(record.steps)} turns"
             )
-        record.judge_reward = answer.trajectory
+        record.judge_reward, record.mixed = answer.trajectory, answer.mixed
         for step, reward, reason in zip(record.steps, answer.turns, answer.reasons, strict=True):
             if math.isinf(reward):
                 raise DataError(
@@ -62,12 +83,19 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
             step.judge_revision, step.rubric_hash = answer.judge_revision, answer.rubric_hash
         for step, coverage in zip(record.steps, answer.coverage, strict=False):
             step.coverage = coverage
+        for step, parts in zip(record.steps, answer.parts, strict=False):
+            step.r_parts = parts
 
 
 def rewarded_trajectory(episode: Episode) -> Trajectory:
-    """The trajectory with its per-turn rewards filled in (NaN = missing)."""
+    """The trajectory with its per-turn rewards (NaN = missing) and, in its metadata, reasons and parts."""
+    steps = episode.record.steps
+    told = {"turn_missing": [s.missing for s in steps], "turn_parts": [dict(s.r_parts) for s in steps]}
     return episode.trajectory.model_copy(
-        update={"turn_rewards": tuple(step.r_local for step in episode.record.steps)}
+        update={
+            "turn_rewards": tuple(step.r_local for step in steps),
+            "metadata": episode.trajectory.metadata | told,
+        }
     )
 
 

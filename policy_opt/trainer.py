@@ -21,16 +21,19 @@ import torch
 from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt import checkpoint, reward
+from axiomrm.policy_opt.algorithm import Guardable
 from axiomrm.policy_opt.algorithms import build_algorithm
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
-from axiomrm.policy_opt.monitors import Monitors
-from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.monitors import GAMED, HeldOut, Monitors
+from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.seeds import generator
+from axiomrm.policy_opt.spot_checks import write_spot_checks
+from axiomrm.policy_opt.trackers import Tracker
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,8 @@ class PolicyTrainer:
         *,
         turn_judge: TurnJudge | None = None,
         on_iteration: Callable[[int, Metrics, list[Episode]], None] | None = None,
+        heldout: HeldOut | None = None,
+        tracker: Tracker | None = None,
     ) -> None:
         """Args:
         model: causal language model to train, holding the starting weights (also when resuming): they are the
@@ -67,6 +72,8 @@ class PolicyTrainer:
         turn_judge: asked for turns whose reward the environment left to the judge; ``None`` = outcome only.
         on_iteration: called after each iteration with its number, metrics and rollouts, again for an
             iteration that a kill makes run again (for reports and bars).
+        heldout: criteria that the policy is not rewarded for, for the monitors.
+        tracker: gets each metrics row besides ``metrics.jsonl``.
         """
         if not tasks:
             raise ConfigError("policy training: no tasks given; pass at least one")
@@ -85,7 +92,8 @@ class PolicyTrainer:
         self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
         self.iteration = 0
         self.grad_norms: list[float] = []
-        self.monitors = Monitors()
+        self.monitors = Monitors(config.monitors, heldout)
+        self.tracker = tracker
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -95,15 +103,19 @@ class PolicyTrainer:
         self._resume()
         rows = self._kept_rows()
         while self.iteration < self.config.iterations:
+            self._stop_if_gamed()
             metrics, episodes = self._iterate()
             rows.append(metrics)
             with self._metrics_path.open("a", encoding="utf-8") as file:
                 file.write(canonical_json(metrics) + "\n")
+            if self.tracker is not None:
+                self.tracker.log(self.iteration, metrics)
             if self.on_iteration is not None:
                 # Before the checkpoint: a kill in between repeats the iteration, callback included.
                 self.on_iteration(self.iteration, metrics, episodes)
             self.iteration += 1
-            if self.iteration % self.config.checkpoint_every == 0 or self.iteration == self.config.iterations:
+            last = self.iteration == self.config.iterations or self._gamed_and("stop")
+            if last or self.iteration % self.config.checkpoint_every == 0:
                 self._save()
         return rows
 
@@ -120,12 +132,34 @@ class PolicyTrainer:
         metrics |= self.algorithm.ingest(records, self.iteration)
         metrics |= self._update()
         metrics |= self.algorithm.finish(self.iteration)
-        for alarm in self.monitors.update(episodes):
-            log.warning("iteration %d: %s: %s", self.iteration, alarm.name, alarm.message)
-            metrics[f"monitor/{alarm.name}"] = 1.0
+        metrics |= self._watch(episodes, metrics)
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
         metrics |= {"time/update_s": time.perf_counter() - scored}
         return metrics, episodes
+
+    def _watch(self, episodes: list[Episode], metrics: Metrics) -> Metrics:
+        alarms = self.monitors.update(episodes, metrics)
+        for alarm in alarms:
+            log.warning("iteration %d: %s: %s", self.iteration, alarm.name, alarm.message)
+        if any(alarm.name in GAMED for alarm in alarms):
+            write_spot_checks(self.folder / "alarms.jsonl", self.iteration, episodes)
+        self._guard_if_gamed()
+        return {f"monitor/{alarm.name}": 1.0 for alarm in alarms}
+
+    def _guard_if_gamed(self) -> None:
+        if self._gamed_and("guard") and isinstance(self.algorithm, Guardable):
+            self.algorithm.guard()
+
+    def _gamed_and(self, reaction: str) -> bool:
+        return self.monitors.gamed and self.config.on_hack == reaction
+
+    def _stop_if_gamed(self) -> None:
+        if self._gamed_and("stop"):
+            raise JudgeError(
+                f"{self.folder}: stopped before iteration {self.iteration}: the judge's reward rises, the "
+                "outcome does not; read alarms.jsonl, then train in a new folder with another judge, or with "
+                "on_hack 'guard' (outcomes alone from the alarm on)"
+            )
 
     def draw_tasks(self, iteration: int) -> list[Task]:
         """Tasks of an iteration: consecutive pieces of reshuffled rounds over all tasks."""
@@ -233,6 +267,7 @@ class PolicyTrainer:
                 "kl": self.kl.state_dict(),
                 "grad_norms": self.grad_norms,
                 "monitors": self.monitors.state_dict(),
+                "judge": self.turn_judge.state_dict() if isinstance(self.turn_judge, StatefulJudge) else None,
                 "reference": self.reference_hash,
                 "config": self.config.model_dump(mode="json"),
             },
@@ -250,11 +285,16 @@ class PolicyTrainer:
         self.algorithm.load_state_dict(state["algorithm"])
         self.kl.load_state_dict(state["kl"])
         self.monitors.load_state_dict(state["monitors"])
+        self._guard_if_gamed()
+        if isinstance(self.turn_judge, StatefulJudge) and state.get("judge") is not None:
+            self.turn_judge.load_state_dict(state["judge"])
         self.grad_norms, self.iteration = state["grad_norms"], state["iteration"]
 
     def _check_same_run(self, path: Path, state: dict[str, Any]) -> None:
         mine = self.config.model_dump(mode="json")
-        different = sorted(k for k in mine if k != "iterations" and mine[k] != state["config"].get(k))
+        # Read through the class, so that a field the writer did not know has its default.
+        theirs = PolicyConfig.model_validate(state["config"]).model_dump(mode="json")
+        different = sorted(k for k in mine if k != "iterations" and mine[k] != theirs[k])
         if different:
             raise ConfigError(
                 f"{path}: written with other values of {different!r}; use a new folder or the old ones"
