@@ -4,6 +4,7 @@ Pieces of the template are encoded with special tokens on; everything else (rule
 them off, so that a literal ``<|im_end|>`` in an answer never becomes the control token.
 """
 
+import datetime
 import hashlib
 import json
 from collections.abc import Mapping
@@ -13,6 +14,14 @@ from typing import Any, NamedTuple
 from axiomrm.errors import ConfigError
 
 _SYSTEM, _USER, _ANSWER = "SENTINELqSYSTEM", "SENTINELqUSER", "SENTINELqANSWER"
+_DAY = datetime.date(2024, 7, 26)
+DEFAULT_ARGUMENTS: Mapping[str, Any] = {
+    "enable_thinking": False,
+    "date_string": f"{_DAY:%d %b %Y}",
+    "strftime_now": _DAY.strftime,
+}
+"""Thinking off, and always the same day: some templates print today's date, and a prompt that changes at
+midnight is another judge every day."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ def chat_frame(tokenizer: Any, arguments: Mapping[str, Any]) -> ChatFrame:
 
     Args:
         tokenizer: a transformers tokenizer.
-        arguments: template arguments (``enable_thinking`` …).
+        arguments: template arguments, over :data:`DEFAULT_ARGUMENTS`.
 
     Raises:
         ConfigError: there is no chat template, or it does not keep the texts it is given.
@@ -93,6 +102,7 @@ def chat_frame(tokenizer: Any, arguments: Mapping[str, Any]) -> ChatFrame:
             f"tokenizer {name!r} has no chat template; set tokenizer.chat_template (or save the model with a "
             "chat_template.jinja) so that prompts are laid out as the model knows them"
         )
+    arguments = {**DEFAULT_ARGUMENTS, **arguments}
     user = {"role": "user", "content": _USER}
     system = {"role": "system", "content": _SYSTEM}
     opened = _rendered(tokenizer, [system, user], arguments, answer=False)

@@ -10,7 +10,8 @@ import re
 from typing import NamedTuple
 
 from axiomrm.data.trajectory import Message, ToolCall, Trajectory
-from axiomrm.rm.neutral import GENERIC, neutralise
+from axiomrm.data.verdict import Failed
+from axiomrm.rm.neutral import GENERIC, elision, neutralise
 
 
 class Piece(NamedTuple):
@@ -37,8 +38,19 @@ class Piece(NamedTuple):
         return f"{head} {self.neutral_text}\n" if self.neutral_text else f"{head}\n"
 
 
-def pieces(trajectory: Trajectory, control: re.Pattern[str] = GENERIC) -> list[Piece]:
-    """The whole recording, neutralised."""
+def no_unit(trajectory: Trajectory, turn: int | None) -> Failed | None:
+    """``bad_input`` where there is no turn ``turn``, or no turn at all, to judge."""
+    turns = len(trajectory.turns)
+    if turns and (turn is None or 0 <= turn < turns):
+        return None
+    where = "an agent message" if turn is None else f"turn t{turn + 1}"
+    return Failed(kind="bad_input", detail=f"no {where} to judge: the recording has {turns} turns")
+
+
+def pieces(
+    trajectory: Trajectory, control: re.Pattern[str] = GENERIC, elided: frozenset[int] = frozenset()
+) -> list[Piece]:
+    """The whole recording, neutralised; a mark stands for the content of the messages in ``elided``."""
     shown: list[Piece] = []
     calls: dict[str, str] = {}
     turn = -1
@@ -46,7 +58,10 @@ def pieces(trajectory: Trajectory, control: re.Pattern[str] = GENERIC) -> list[P
         if message.role == "assistant":
             turn += 1
         calls |= {call.id: call.name for call in message.tool_calls if call.id}
-        shown += _message(message, index, turn, calls, control)
+        made = _message(message, index, turn, calls, control)
+        if index in elided:
+            made = [piece._replace(neutral_text=elision(len(message.content))) for piece in made]
+        shown += made
     return shown
 
 

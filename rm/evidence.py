@@ -12,12 +12,19 @@ MIN_QUOTE = 12
 """Characters, after collapsing blanks: a shorter quote proves nothing."""
 
 
-def verify_quotes(trajectory: Trajectory, quotes: Sequence[Quote]) -> tuple[Evidence, ...]:
+def verify_quotes(
+    trajectory: Trajectory, quotes: Sequence[Quote], elided: frozenset[int] = frozenset()
+) -> tuple[Evidence, ...]:
     """Whether each quote stands in the turn it names, in another one, or nowhere.
 
     Compared in neutralised form with blanks collapsed, since that is what the judge saw.
+
+    Args:
+        trajectory: what the judge saw of the recording.
+        quotes: from its critique.
+        elided: messages whose content it did not see.
     """
-    shown = pieces(trajectory)
+    shown = pieces(trajectory, elided=elided)
     return tuple(_check(quote, shown) for quote in quotes)
 
 

@@ -10,7 +10,7 @@ with this request's nonce decides; an illegal label there is a failure, with no 
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,15 +19,11 @@ from axiomrm.rm.neutral import hidden_characters, strip_hidden
 
 GRAMMAR_VERSION = "1"
 StopReason = Literal["stop", "length"]
-_LABEL_LENGTH = 40
 _THINK = "think|thinking|reasoning"
 _CLOSE_THINK = re.compile(rf"</(?:{_THINK})>", re.IGNORECASE)
 _OPEN_THINK = re.compile(rf"(?im)^\s*<(?:{_THINK})>")
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
-_VERDICT = re.compile(
-    rf"verdict\[(?P<nonce>[^\].\s]+)(?:\.(?P<item>\d+))?\]\s*=(?P<label>.{{0,{_LABEL_LENGTH}}})",
-    re.IGNORECASE,
-)
+_VERDICT = re.compile(r"verdict\[(?P<nonce>[^\].\s]+)(?:\.(?P<item>\d+))?\]\s*=(?P<label>.*)", re.IGNORECASE)
 _QUOTE = re.compile(r'quote t(\d+): "(.*)"')
 
 
@@ -139,44 +135,68 @@ def parse(text: str, labels: Sequence[str], nonce: str, stop: StopReason = "stop
         return _missing(f"no line {lead_in(nonce)}… in {text[:200]!r}", stop)
     last, line = found[-1]
     if line.last and stop == "length":
-        return Failed(kind="truncated", detail=f"cut inside the verdict line {last[0]!r}")
+        return Failed(kind="truncated", detail=f"cut inside the verdict line {last[0][:80]!r}")
     label = _label(last)
     if label not in labels:
-        return Failed(kind="illegal_label", detail=f"label {label!r} is none of {list(labels)}")
+        return _illegal(label, labels)
     seen = {other for m, _ in found if (other := _label(m)) in labels}
     notes, quotes = critique_of(body.text)
     return Answer(label, notes, quotes, ("revised",) if len(seen) > 1 else (), body.offsets[line.start])
 
 
+class _ItemLine(NamedTuple):
+    label: str
+    at: int
+    cut: bool
+
+
 def parse_items(
-    text: str, labels: Sequence[str], nonce: str, items: Sequence[int], stop: StopReason = "stop"
+    text: str,
+    labels: Sequence[str] | Mapping[int, Sequence[str]],
+    nonce: str,
+    items: Sequence[int],
+    stop: StopReason = "stop",
 ) -> tuple[dict[int, Answer | Failed], int]:
     """Joint mode: one outcome for each asked item, and how many lines named items never asked.
 
-    An item that is missing or stands twice is ``incomplete``, alone.
+    An item that is missing, stands twice or was cut by the budget is ``incomplete``, alone.
+
+    Args:
+        text: the generated text alone.
+        labels: the legal labels of all items, or of each.
+        nonce: this request's nonce.
+        items: the numbers that were asked.
+        stop: as in :func:`parse`.
     """
+    legal = labels if isinstance(labels, Mapping) else dict.fromkeys(items, labels)
     body = _body(text)
     if isinstance(body, Failed):
         return dict.fromkeys(items, body), 0
-    found: dict[int, list[tuple[str, bool]]] = {}
+    found: dict[int, list[_ItemLine]] = {}
     for line in visible_lines(body.text):
         m = _verdict(line.text, nonce)
-        if m and m["item"] and len(m["item"]) < 10:
-            found.setdefault(int(m["item"]), []).append((_label(m), line.last and stop == "length"))
+        if m and m["item"]:
+            number = int(m["item"]) if len(m["item"]) < 10 else -1
+            written = _ItemLine(_label(m), body.offsets[line.start], line.last and stop == "length")
+            found.setdefault(number, []).append(written)
     notes, quotes = critique_of(body.text)
-    outcomes: dict[int, Answer | Failed] = {}
-    for item in items:
-        written = found.get(item, [])
-        if len(written) != 1 or written[0][1]:
-            outcomes[item] = Failed(
-                kind="incomplete", detail=f"item {item} stands {len(written)} times, not once"
-            )
-        elif written[0][0] not in labels:
-            detail = f"item {item}: label {written[0][0]!r} is none of {list(labels)}"
-            outcomes[item] = Failed(kind="illegal_label", detail=detail)
-        else:
-            outcomes[item] = Answer(written[0][0], notes, quotes)
-    return outcomes, sum(len(found[item]) for item in found if item not in items)
+    outcomes = {item: _item(item, found.get(item, []), legal[item], (notes, quotes)) for item in items}
+    return outcomes, sum(len(found[item]) for item in found if item not in outcomes)
+
+
+def _item(
+    item: int, lines: Sequence[_ItemLine], labels: Sequence[str], critique: tuple[str, tuple[Quote, ...]]
+) -> Answer | Failed:
+    if len(lines) != 1 or lines[0].cut:
+        how_often = f"{len(lines)} times, not once" if len(lines) != 1 else "once, cut by the budget"
+        return Failed(kind="incomplete", detail=f"item {item} stands {how_often}")
+    if lines[0].label not in labels:
+        return _illegal(lines[0].label, labels, f"item {item}: ")
+    return Answer(lines[0].label, *critique, at=lines[0].at)
+
+
+def _illegal(label: str, labels: Sequence[str], place: str = "") -> Failed:
+    return Failed(kind="illegal_label", detail=f"{place}label {label[:80]!r} is none of {list(labels)}")
 
 
 def missing_verdict(detail: str, stop: StopReason) -> Failed:

@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     "|\r(?!\n)"
 )
 _ESCAPE = re.compile("‹U\\+([0-9A-F]{4,6})›")
-_OWN_ESCAPE = re.compile("‹(?=U\\+)")
+_OWN_MARK = re.compile("‹(?=U\\+|elided:)")
 _FENCE = re.compile(r"<(?=\s*/?\s*data\s+[a-z]{1,12}\s*>)", re.IGNORECASE)
 _VERDICT = re.compile(r"(?im)^[^\w\n\[]*verdict\s*(\[)")
 _MARKER = re.compile(
@@ -56,13 +56,18 @@ def strip_hidden(text: str) -> str:
 
 def neutralise(text: str, control: re.Pattern[str] = GENERIC) -> str:
     """``text`` with every acting character written as ``‹U+XXXX›``."""
-    text = _OWN_ESCAPE.sub("‹U+2039›", text)
+    text = _OWN_MARK.sub("‹U+2039›", text)
     text = _HIDDEN.sub(lambda m: _mark(m.group()), text)
     text = control.sub(lambda m: _mark(m.group()[0]) + m.group()[1:], text)
     text = _FENCE.sub(_mark("<"), text)
     for pattern in (_VERDICT, _MARKER):
         text = pattern.sub(lambda m: m.group()[:-1] + _mark("["), text)
     return text if text.isascii() else "\n".join(_neutral_line(line) for line in text.split("\n"))
+
+
+def elision(characters: int) -> str:
+    """What stands for a tool output that was left out; no graded text reads like it once neutralised."""
+    return f"‹elided: {characters} characters›"
 
 
 def restore(text: str) -> str:
