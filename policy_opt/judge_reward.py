@@ -49,8 +49,8 @@ def programmatic_reward(rubric: Rubric, level: Level = "both") -> TurnJudge:
     asked += [a.id for a in rubric.axioms if a.type != "premise" and a.detector.kind == "llm"]
     if asked:
         raise ConfigError(
-            f"programmatic reward: {rubric.id!r} has items that need a judge model: {', '.join(asked)}; use kind "
-            "rubric_judge, or a rubric such as code_agent, rag_agent, data_agent, process_shaping"
+            f"programmatic reward: {rubric.id!r} has items that need a judge model: {', '.join(asked)}; use "
+            "kind rubric_judge, or a rubric such as code_agent, rag_agent, data_agent, process_shaping"
         )
     return rubric_judge(RewardModel.programmatic(), rubric, level)
 

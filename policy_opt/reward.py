@@ -17,8 +17,8 @@ class TurnScores:
     turns: list[float]
     """One reward a turn; NaN = missing."""
     reasons: list[str | None]
-    """Why a turn is missing: ``"cannot_assess:…"``, ``"failed:…"``, or ``"not_asked:…"`` where the source gives
-    no turn rewards; ``None`` where it is scored."""
+    """Why a turn is missing: ``"cannot_assess:…"``, ``"failed:…"``, or ``"not_asked:…"`` where the source
+    gives no turn rewards; ``None`` where it is scored."""
     judge_revision: str
     rubric_hash: str
     trajectory: float = NAN

@@ -13,6 +13,7 @@ from axiomrm.policy_opt.reward import Episode, rewarded_trajectory
 
 KEPT = 3
 """Rollouts kept at each end."""
+KEPT_METADATA = ("turn_missing", "turn_parts", "ending", "policy_version")
 
 
 class SpotCheck(NamedTuple):
@@ -84,11 +85,24 @@ def write_spot_checks(
                 checks.append(SpotCheck(rewarded_trajectory(episode), "largest advantage", value))
     rows = [row for row in read_spot_checks(path) if row["iteration"] < iteration]
     rows += [
-        {"iteration": iteration, "why": c.why, "value": c.value, "trajectory": to_record(c.trajectory)}
+        {
+            "iteration": iteration,
+            "why": c.why,
+            "value": c.value,
+            "trajectory": to_record(_short(c.trajectory)),
+        }
         for c in checks
     ]
     with atomic_file(path) as handle:
         handle.writelines(json_line(finite_json(row), str(path)) for row in rows)
+
+
+def _short(trajectory: Trajectory) -> Trajectory:
+    """Without tool specifications and what only the environment reads."""
+    infos = trajectory.metadata.get("turns", ())
+    kept = {key: trajectory.metadata[key] for key in KEPT_METADATA if key in trajectory.metadata}
+    told = {"oracle": [info.get("oracle_turn") for info in infos]}
+    return trajectory.model_copy(update={"tools": (), "metadata": kept | told})
 
 
 def read_spot_checks(path: Path) -> list[dict[str, Any]]:

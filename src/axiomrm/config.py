@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -11,6 +11,8 @@ from axiomrm.config_file import Dumper, apply_override, describe, read_document
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
+from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward
+from axiomrm.policy_opt.trackers import TrackerName
 from axiomrm.rm.training.config import LoraSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -132,12 +134,26 @@ class PolicyStageConfig(Config):
             "best_of_k": PolicyConfig(algorithm=BestOfKConfig()),
         }
     )
-    turn_reward: Literal["judge", "none"] = "judge"
-    """``judge``: the judge trained in this run."""
+    reward: RewardConfig = RubricJudgeReward()
+    """Where turn rewards come from; the outcome is always the verifier's unless a source holds it too."""
+    heldout: RewardConfig | None = None
+    """Criteria without reward, asked about a sample of the rollouts for the monitors."""
+    tracker: TrackerName = "none"
+    """Besides ``metrics.jsonl``."""
     eval_every: int = Field(default=5, ge=1)
     """Iterations between two evaluations on dev tasks."""
     eval_episodes: int = Field(default=64, ge=1)
     """Dev episodes an evaluation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _turn_reward(cls, values: Any) -> Any:
+        """Runs of before ``reward`` existed say ``turn_reward: judge`` or ``none``."""
+        if not isinstance(values, dict) or "turn_reward" not in values:
+            return values
+        rest = {key: value for key, value in values.items() if key != "turn_reward"}
+        reward = RubricJudgeReward() if values["turn_reward"] == "judge" else VerifierReward()
+        return {"reward": reward.model_dump(), **rest}
 
     @model_validator(mode="after")
     def _names_are_free(self) -> "PolicyStageConfig":

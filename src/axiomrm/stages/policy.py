@@ -1,5 +1,6 @@
 """Stage ``policy``: arms train from one cold start on the same tasks; dev success at a fixed cadence."""
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +12,16 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
-from axiomrm.policy_opt.judge_reward import rubric_judge
+from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.reward_build import JudgeFor, build_reward
+from axiomrm.policy_opt.reward_config import RewardConfig, VerifierReward
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.spot_checks import write_spot_checks
+from axiomrm.policy_opt.trackers import open_tracker
 from axiomrm.policy_opt.trainer import PolicyTrainer
-from axiomrm.rubrics import Rubric
+from axiomrm.rm import RewardModel
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages.judging import judge_of
 from axiomrm.stages.world import load_model, save_model, tasks
@@ -48,18 +53,27 @@ def success(episodes: Sequence[Episode]) -> float | None:
 
 def run(ctx: StageContext) -> Metrics:
     """Write ``<arm>/policy/`` and ``<arm>/curve.json`` for each arm."""
-    judge: TurnJudge | None = None
-    if ctx.config.policy.turn_reward == "judge":
-        judge = rubric_judge(judge_of(ctx.artifact("rm_personal", "judge/final")), Rubric.load(RUBRIC))
+
+    @functools.cache  # loaded when first asked for, and once for all arms
+    def judge_for(name: str) -> RewardModel:
+        if name == "trained":
+            return judge_of(ctx.artifact("rm_personal", "judge/final"))
+        return RewardModel.from_pretrained(name)
+
     metrics: dict[str, Any] = {}
     for name, settings in arms(ctx.config).items():
-        metrics[name] = _train_arm(ctx, name, settings, judge)
+        metrics[name] = _train_arm(ctx, name, settings, judge_for)
     return metrics
 
 
-def _train_arm(
-    ctx: StageContext, name: str, settings: PolicyConfig, judge: TurnJudge | None
-) -> dict[str, Any]:
+def source(config: RewardConfig | None, judge_for: JudgeFor) -> TurnJudge | None:
+    """The reward source of a configuration; ``None``: the verifier's outcome alone."""
+    if config is None or isinstance(config, VerifierReward):
+        return None
+    return build_reward(config, judge_for)
+
+
+def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: JudgeFor) -> dict[str, Any]:
     folder = ctx.stage_dir / name
     finished = folder / "finished.json"
     if finished.exists():
@@ -84,17 +98,30 @@ def _train_arm(
             iteration + 1,
             settings.iterations,
         )
+        write_spot_checks(folder / "spot_checks.jsonl", iteration, episodes)
         if (iteration + 1) % ctx.config.policy.eval_every == 0 or iteration + 1 == settings.iterations:
             measure(iteration + 1)
         ctx.kill_point(f"{name}_iteration")
 
     if not curve.has(0):
         measure(0)
-    train = tasks("train", "policy", TRAIN_TASKS, ctx.seed)
+    heldout = source(ctx.config.policy.heldout, judge_for)
+    tracker = open_tracker(ctx.config.policy.tracker, folder, f"{ctx.config.name}-{name}")
     trainer = PolicyTrainer(
-        model, chat, ServiceDesk, train, settings, folder / "training", turn_judge=judge, on_iteration=after
+        model,
+        chat,
+        ServiceDesk,
+        tasks("train", "policy", TRAIN_TASKS, ctx.seed),
+        settings,
+        folder / "training",
+        turn_judge=source(ctx.config.policy.reward, judge_for),
+        on_iteration=after,
+        heldout=HeldOutCriteria(heldout, settings.monitors.heldout_share, ctx.seed) if heldout else None,
+        tracker=tracker,
     )
     rows = trainer.run()
+    if tracker is not None:
+        tracker.close()
     save_model(model, tokenizer, folder / "policy")
     summary = {
         "curve": curve.points,

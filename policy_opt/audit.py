@@ -1,0 +1,230 @@
+"""Does a process reward deserve a place in training? Asked of recorded rollouts, before any training.
+
+``disc`` is the mean over groups of the Spearman correlation, within a group of rollouts of one task, between
+the mean turn reward and the outcome; its interval draws groups. Only groups whose outcome varies inform it.
+What becomes of the facts stands in `audit_verdict`.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axiomrm.data.trajectory import Trajectory
+from axiomrm.errors import DataError
+from axiomrm.policy_opt.advantages import group_discrimination, spearman
+from axiomrm.policy_opt.association import correlation, known_mean, partial_correlation
+from axiomrm.policy_opt.audit_tools import lying_tools
+from axiomrm.policy_opt.audit_verdict import Audit, Interval, ItemAudit, Look, graded
+from axiomrm.policy_opt.observe import variance_shares
+from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.spot_checks import mean_reward, outcome_of, pick
+from axiomrm.policy_opt.text_habits import (
+    calls_without_effect,
+    canned_share,
+    duplicate_turns,
+    repeated_grams,
+)
+
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A rollout as the audit sees it."""
+
+    trajectory: Trajectory
+    """With ``turn_rewards``."""
+    group: str
+    score: float
+    """Mean turn reward, or the trajectory's where turns have none; NaN = missing."""
+    outcome: float
+    reasons: tuple[str | None, ...]
+    parts: tuple[dict[str, float], ...]
+
+
+def audit(
+    trajectories: Sequence[Trajectory],
+    answers: Sequence[TurnScores] | None = None,
+    *,
+    spot_checks: int = 3,
+    seed: int = 0,
+) -> Audit:
+    """Audit the reward of recorded rollouts.
+
+    Args:
+        trajectories: with outcomes; best several of one task (``group_id``, else ``task_id``).
+        answers: a source's rewards; ``None``: those in ``turn_rewards``, with reasons and parts from the
+            metadata ``turn_missing`` and ``turn_parts`` where a training run wrote them.
+        spot_checks: rollouts to read for each reason.
+        seed: of the bootstrap.
+
+    Raises:
+        DataError: there is no rollout, or none has a reward.
+    """
+    rows = [_scored(t, None if answers is None else answers[i]) for i, t in enumerate(trajectories)]
+    if all(math.isnan(row.score) for row in rows):
+        raise DataError(
+            f"none of {len(rows)} rollouts has a reward: expected 'turn_rewards' in the file, or a rubric"
+        )
+    pooled = max(Counter(row.group for row in rows).values()) < 2
+    disc = discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed)
+    facts = Audit(
+        verdict="ok",
+        reasons=(),
+        suggested_beta=0.0,
+        rollouts=len(rows),
+        turns=sum(len(row.reasons) for row in rows),
+        groups=len({row.group for row in rows}),
+        pooled=pooled,
+        success=_none(known_mean([float(r.outcome >= 0.5) for r in rows if not math.isnan(r.outcome)])),
+        disc=disc,
+        items=_items(rows, pooled, seed),
+        correlations=_correlations(rows),
+        **_missing(rows),
+        habits=_habits([row.trajectory for row in rows]),
+        failures_among_best=_failures_among_best(rows),
+        lying_tools=tuple(lying_tools([row.trajectory for row in rows])),
+        spot_checks=tuple(
+            Look(id=c.trajectory.id, why=c.why, reward=c.value, outcome=_none(outcome_of(c.trajectory)))
+            for c in pick([row.trajectory for row in rows], kept=spot_checks)
+        ),
+    )
+    return graded(facts)
+
+
+def discrimination(rows: Sequence[Scored], scores: Sequence[float], *, pooled: bool, seed: int) -> Interval:
+    """How well scores rank outcomes within groups, or over all rollouts where ``pooled``."""
+    rng = np.random.default_rng(seed)
+    if pooled:
+        return _pooled(scores, [row.outcome for row in rows], rng)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.group].append(i)
+    each = [
+        group_discrimination([scores[i] for i in members], [rows[i].outcome for i in members])
+        for members in groups.values()
+    ]
+    values = np.array([value for value in each if not math.isnan(value)])
+    if not len(values):
+        return Interval(value=None)
+    draws = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
+    return _interval(float(values.mean()), draws, len(values))
+
+
+def _pooled(scores: Sequence[float], outcomes: Sequence[float], rng: np.random.Generator) -> Interval:
+    table = np.array([(s, o) for s, o in zip(scores, outcomes, strict=True) if not math.isnan(s + o)])
+    if len(table) < 3 or np.ptp(table[:, 1]) == 0:
+        return Interval(value=None, n=len(table))
+    rows = rng.integers(len(table), size=(DRAWS, len(table)))
+    draws = np.array([spearman(table[i, 0].tolist(), table[i, 1].tolist()) for i in rows])
+    return _interval(spearman(table[:, 0].tolist(), table[:, 1].tolist()), draws, len(table))
+
+
+def _interval(value: float, draws: "np.ndarray[tuple[int], np.dtype[np.float64]]", n: int) -> Interval:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Interval(value=value, low=float(low), high=float(high), n=n)
+
+
+# --- facts --------------------------------------------------------------------------------------------------
+
+
+def _scored(trajectory: Trajectory, answer: TurnScores | None) -> Scored:
+    n, metadata = len(trajectory.turns), trajectory.metadata
+    if answer is not None:
+        trajectory = trajectory.model_copy(update={"turn_rewards": tuple(answer.turns)})
+        reasons, parts, whole = answer.reasons, answer.parts, answer.trajectory
+    else:
+        reasons, parts, whole = metadata.get("turn_missing", []), metadata.get("turn_parts", []), math.nan
+    mean = mean_reward(trajectory)
+    return Scored(
+        trajectory,
+        trajectory.group_id or trajectory.task_id or trajectory.id,
+        whole if math.isnan(mean) else mean,
+        outcome_of(trajectory),
+        tuple(reasons) if len(reasons) == n else (None,) * n,
+        tuple({k: math.nan if v is None else v for k, v in row.items()} for row in parts),
+    )
+
+
+def _items(rows: Sequence[Scored], pooled: bool, seed: int) -> dict[str, ItemAudit]:
+    names = sorted({name for row in rows for part in row.parts for name in part})
+    shares = variance_shares([part for row in rows for part in row.parts])
+    return {
+        name: ItemAudit(
+            disc=discrimination(
+                rows,
+                [known_mean([part.get(name, math.nan) for part in row.parts]) for row in rows],
+                pooled=pooled,
+                seed=seed,
+            ),
+            variance_share=shares.get(name),
+        )
+        for name in names
+    }
+
+
+def _correlations(rows: Sequence[Scored]) -> dict[str, float | None]:
+    score, outcome = [row.score for row in rows], [row.outcome for row in rows]
+    turns = [float(len(row.reasons)) for row in rows]
+    words = [
+        [
+            float(len(turn.action.content.split()) + 3 * len(turn.action.tool_calls))
+            for turn in row.trajectory.turns
+        ]
+        for row in rows
+    ]
+    rewards = [row.trajectory.turn_rewards or () for row in rows]
+    flat = [
+        (r, w, o)
+        for rs, ws, o in zip(rewards, words, outcome, strict=True)
+        for r, w in zip(rs, ws, strict=True)
+    ]
+    step, length, result = ([x[i] for x in flat] for i in range(3))
+    found = {
+        "turn_length": correlation(step, length),
+        "turn_length_given_outcome": partial_correlation(step, length, result),
+        "turns": correlation(score, turns),
+        "turns_given_outcome": partial_correlation(score, turns, outcome),
+    }
+    return {name: _none(value) for name, value in found.items()}
+
+
+def _missing(rows: Sequence[Scored]) -> dict[str, object]:
+    asked = [
+        (reward, reason or "not told")
+        for row in rows
+        for reward, reason in zip(row.trajectory.turn_rewards or (), row.reasons, strict=False)
+        if not (reason or "").startswith("not_asked")
+    ]
+    missing = Counter(reason for reward, reason in asked if math.isnan(reward))
+    failed = sum(count for reason, count in missing.items() if reason.startswith("failed"))
+    n = len(asked)
+    return {
+        "verdicts": n,
+        "missing": dict(missing),
+        "missing_share": sum(missing.values()) / n if n else None,
+        "failed_share": failed / n if n else None,
+    }
+
+
+def _habits(trajectories: Sequence[Trajectory]) -> dict[str, float | None]:
+    each: dict[str, Callable[[Trajectory], float]] = {
+        "repetition": repeated_grams,
+        "duplicates": duplicate_turns,
+        "no_effect": calls_without_effect,
+    }
+    means = {name: _none(known_mean([measure(t) for t in trajectories])) for name, measure in each.items()}
+    return {"canned": canned_share(trajectories)} | means
+
+
+def _failures_among_best(rows: Sequence[Scored]) -> float | None:
+    known = sorted((r for r in rows if not math.isnan(r.score + r.outcome)), key=lambda r: -r.score)
+    best = known[: max(1, len(known) // 10)]
+    return sum(r.outcome < 0.5 for r in best) / len(best) if best else None
+
+
+def _none(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,33 @@
+"""Held-out criteria: a judge or rule that gives no reward looks at a sample of the rollouts."""
+
+import math
+from collections.abc import Sequence
+
+from axiomrm.policy_opt.association import known_mean
+from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.seeds import generator
+
+LEAST = 2
+"""Rollouts of a sample."""
+
+
+class HeldOutCriteria:
+    """A sample's mean score; the monitors compare it with the reward that is trained on."""
+
+    def __init__(self, judge: TurnJudge, share: float = 0.05, seed: int = 0) -> None:
+        """Args:
+        judge: another source than the reward; its turn rewards count, else that of the trajectory.
+        share: share of an iteration's rollouts, in (0, 1].
+        seed: of the sample.
+        """
+        self.judge, self.share, self.seed = judge, share, seed
+
+    def __call__(self, episodes: Sequence[Episode], iteration: int) -> float:
+        """NaN if the sample has no known score."""
+        ran = [e for e in episodes if e.record.steps and e.record.ending != "env_error"]
+        size = min(len(ran), max(LEAST, math.ceil(self.share * len(ran))))
+        drawn = generator(self.seed, "heldout", iteration).permutation(len(ran))[:size]
+        answers = self.judge([ran[i].trajectory for i in sorted(drawn.tolist())]) if size else []
+        turns = [known_mean(answer.turns) for answer in answers]
+        wholes = [answer.trajectory for answer in answers]
+        return known_mean([w if math.isnan(t) else t for t, w in zip(turns, wholes, strict=True)])

@@ -1,0 +1,73 @@
+"""From the configuration of a reward to the function that gives it."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from axiomrm.errors import DataError
+from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
+from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
+from axiomrm.policy_opt.reward import TurnJudge
+from axiomrm.policy_opt.reward_config import (
+    CompositeReward,
+    DeskOracleReward,
+    LabelsReward,
+    PersonalRewardConfig,
+    ProgrammaticReward,
+    RewardConfig,
+    RubricJudgeReward,
+    VerifierReward,
+)
+from axiomrm.policy_opt.reward_labels import LabelReward
+from axiomrm.policy_opt.reward_personal import PersonalReward, read_profiles
+from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
+from axiomrm.rm.reward_model import RewardModel
+from axiomrm.rubrics import Rubric
+
+log = logging.getLogger(__name__)
+JudgeFor = Callable[[str], RewardModel]
+
+
+def build_reward(config: RewardConfig, judge_for: JudgeFor) -> TurnJudge:
+    """The source that a configuration names.
+
+    Args:
+        config: one of the kinds.
+        judge_for: ``trained``, or a folder or hub id, to the judge; called only for kinds that ask one.
+
+    Raises:
+        ConfigError: a rubric needs a judge model that its kind does not have, or a subject is not opaque.
+        DataError: a file of labels or profiles is not there or holds nothing usable.
+    """
+    match config:
+        case VerifierReward():
+            return verifier_reward
+        case RubricJudgeReward(rubric=rubric, judge=judge, level=level):
+            return rubric_judge(judge_for(judge), Rubric.load(rubric), level)
+        case ProgrammaticReward(rubric=rubric, level=level):
+            return programmatic_reward(Rubric.load(rubric), level)
+        case LabelsReward(path=path, source=source):
+            return _labels(LabelReward.read(path, source), path)
+        case PersonalRewardConfig():
+            return _personal(config, judge_for)
+        case DeskOracleReward(noise=noise, filler_pay=pay, seed=seed):
+            return desk_oracle(noise=noise, filler_pay=pay, seed=seed)
+        case CompositeReward(parts=parts, weights=weights):
+            return Composite({name: build_reward(part, judge_for) for name, part in parts.items()}, weights)
+
+
+def _labels(labels: LabelReward, path: str) -> LabelReward:
+    for item in labels.rejected:
+        log.warning("label not used: %s", item)
+    if labels.rejected:
+        log.warning("%s: %d lines not used", path, len(labels.rejected))
+    return labels
+
+
+def _personal(config: PersonalRewardConfig, judge_for: JudgeFor) -> PersonalReward:
+    profiles, rejected = read_profiles(Path(config.profiles))
+    for item in rejected:
+        log.warning("profile not used: %s", item)
+    if not profiles:
+        raise DataError(f"{config.profiles}: no usable profile among {len(rejected)} lines")
+    return PersonalReward(judge_for(config.judge), Rubric.load(config.rubric), profiles)

@@ -1,0 +1,114 @@
+"""``axiomrm audit``: is this reward worth training on? Text or JSON; exit code 0 ok, 1 weak or harmful."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from axiomrm.data.jsonl import Rejected
+from axiomrm.data.reading import stream_trajectories
+from axiomrm.data.trajectory import Trajectory
+from axiomrm.data.writing import atomic_file, write_rejected
+from axiomrm.errors import DataError
+from axiomrm.policy_opt.audit import audit
+from axiomrm.policy_opt.audit_verdict import Audit, Interval
+from axiomrm.policy_opt.reward import TurnScores
+
+SHOWN = 5
+"""Reasons and criteria listed."""
+
+
+def audit_file(
+    rollouts: Annotated[Path, typer.Argument(help="rollouts with outcomes (OpenAI chat format), JSONL")],
+    rubric: Annotated[
+        str | None, typer.Option("--rubric", "-r", help="ask this rubric; default: turn_rewards of the file")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="judge: checkpoint folder, hub id or URL")] = None,
+    served_model: Annotated[str, typer.Option(help="model name at a server")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of text")] = False,
+    out: Annotated[Path | None, typer.Option(help="write the JSON here too")] = None,
+    spot_checks: Annotated[int, typer.Option(min=0, help="rollouts to read for each reason")] = 3,
+    seed: Annotated[int, typer.Option(help="of the bootstrap")] = 0,
+) -> None:
+    """Say whether a process reward predicts success, and whether it looks gamed, before training on it.
+
+    The grade is ok, weak or harmful; only ok exits with 0. Bad records stand in ROLLOUTS.rejected.jsonl.
+    """
+    rejected: list[Rejected] = []
+    read = list(stream_trajectories(rollouts, rejected))
+    if rejected:
+        place = Path(f"{rollouts.stem}.rejected.jsonl")
+        write_rejected(place, rejected)
+        typer.echo(f"{len(rejected)} records rejected, see {place}", err=True)
+    if not read:
+        raise DataError(f"{rollouts}: no rollout could be read ({len(rejected)} records rejected)")
+    answers = None if rubric is None else _ask(read, rubric, model, served_model)
+    found = audit(read, answers, spot_checks=spot_checks, seed=seed)
+    if out is not None:
+        with atomic_file(out) as handle:
+            handle.write(found.model_dump_json(indent=1) + "\n")
+    typer.echo(found.model_dump_json(indent=1) if as_json else "\n".join(lines(found)))
+    if found.verdict != "ok":
+        raise typer.Exit(1)
+
+
+def _ask(read: Sequence[Trajectory], rubric: str, model: str | None, served_model: str) -> list[TurnScores]:
+    from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
+    from axiomrm.rm.reward_model import RewardModel
+    from axiomrm.rubrics import Rubric
+
+    loaded = Rubric.load(rubric)
+    if model is None:
+        return programmatic_reward(loaded)(read)
+    if model.startswith(("http://", "https://")):
+        return rubric_judge(RewardModel.connect(model, model=served_model), loaded)(read)
+    return rubric_judge(RewardModel.from_pretrained(model), loaded)(read)
+
+
+def lines(found: Audit) -> Iterator[str]:
+    """The audit in words."""
+    yield f"{found.verdict}: {_summary(found)}"
+    yield from (f"  because {reason}" for reason in found.reasons)
+    yield f"suggested beta {found.suggested_beta:g}"
+    unit = "rollouts, pooled over tasks" if found.pooled else "groups whose outcome varies"
+    yield f"does the reward predict success? disc {_interval(found.disc)} over {found.disc.n} {unit}"
+    for name, item in list(found.items.items())[:SHOWN]:
+        share = "" if item.variance_share is None else f", {item.variance_share:.0%} of the reward's variance"
+        yield f"  {name}: disc {_interval(item.disc)}{share}"
+    yield "reward and length: " + _numbers(found.correlations, "{:.2f}")
+    yield "habits: " + _numbers(found.habits, "{:.0%}")
+    if found.failures_among_best is not None:
+        yield f"failures among the tenth rewarded most: {found.failures_among_best:.0%}"
+    yield from _missing(found)
+    for lie in found.lying_tools[:SHOWN]:
+        told = " but ".join(f"{a!r} at {w}" for a, w in zip(lie.answers, lie.where, strict=True))
+        yield f"tool {lie.tool} {lie.arguments} answered {told}"
+    yield "read these:" if found.spot_checks else "nothing to read: no rollout has a turn reward"
+    for look in found.spot_checks:
+        outcome = "none" if look.outcome is None else f"{look.outcome:g}"
+        yield f"  {look.id}: {look.why} (reward {look.reward:.2f}, outcome {outcome})"
+
+
+def _summary(found: Audit) -> str:
+    success = "no outcome known" if found.success is None else f"{found.success:.0%} solved"
+    return f"{found.rollouts} rollouts of {found.groups} tasks, {found.turns} turns, {success}"
+
+
+def _missing(found: Audit) -> Iterator[str]:
+    if found.missing_share is None:
+        yield "no turn was to be judged; the reward is that of whole rollouts"
+        return
+    yield f"turns without a reward: {found.missing_share:.1%} of {found.verdicts}"
+    for reason, count in sorted(found.missing.items(), key=lambda x: -x[1])[:SHOWN]:
+        yield f"  {reason}: {count}"
+
+
+def _interval(found: Interval) -> str:
+    if found.value is None or found.low is None or found.high is None:
+        return "unknown"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def _numbers(values: dict[str, float | None], form: str) -> str:
+    return ", ".join(f"{k} {'unknown' if v is None else form.format(v)}" for k, v in values.items())
