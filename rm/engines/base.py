@@ -24,6 +24,8 @@ class Prompt:
     """Closing fence, turn, criterion, labels, mode, and the chat template's answer opening."""
     messages: tuple[Mapping[str, str], ...]
     nonce: str
+    answer: str = ""
+    """How the answer begins, before a lead-in forced through a chat; engines with ids do not read it."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -81,6 +83,8 @@ class Capabilities:
     seeds: bool
     max_tokens: int | None = None
     """Longest prompt plus completion; ``None``: unknown."""
+    prefill: bool = False
+    """No ids, but ``label_logprobs`` works all the same: the server goes on where a begun answer ends."""
 
 
 class Engine(Protocol):
@@ -128,3 +132,11 @@ def failure_of(error: BaseException | str) -> Failed:
         if re.search(pattern, text, re.IGNORECASE):
             return Failed(kind=kind, detail=text[:300])
     return Failed(kind="engine_error", detail=text[:300])
+
+
+def too_long(prompt: int, more: int, most: int | None) -> Failed | None:
+    """The failure of a prompt of so many tokens, and ``more`` to come, where a model takes ``most``."""
+    if most is None or prompt + more <= most:
+        return None
+    detail = f"prompt of {prompt} tokens + {more} exceeds the model's {most}"
+    return Failed(kind="context_overflow", detail=detail)

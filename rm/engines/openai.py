@@ -1,182 +1,277 @@
-"""A minimal engine for OpenAI-compatible chat servers (standard library only).
+"""The engine for OpenAI-compatible servers: synchronous outside, asynchronous inside.
 
-One request a prompt, a few at a time, each inside one deadline with retries for 408, 429, 5xx and broken
-connections. A chat server takes messages, no ids: the judge writes its verdict line itself and the label's
-probability is read at its own position from ``top_logprobs``. A server that gives none yields
-``Failed("no_logprobs")`` under the expected read-out; there is no silent fallback.
-Keys come from ``OPENAI_API_KEY`` only; prompts and keys are never logged.
+What the server can do is settled by a probe at the start (:mod:`axiomrm.rm.engines.http_probe`) and decides
+the route: completions of token ids (with a tokenizer; exact, as for a local model), a chat whose answer we
+begin with the lead-in, or a plain chat, where the label is read at its own place in the verdict line that the
+judge writes. A server without log-probabilities is an error at the start; one that leaves them out later
+yields ``Failed("no_logprobs")``. Keys come from ``OPENAI_API_KEY`` or the URL's user info and are shown
+nowhere, nor are prompts.
 """
 
+import asyncio
+import hashlib
 import json
 import os
-import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Literal
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
-from axiomrm.rm.engines.base import (
-    Capabilities,
-    Generation,
-    LabelReading,
-    Prompt,
-    Sampling,
-    TokenLogprobs,
-    failure_of,
+from axiomrm.rm.chat import chat_frame, frame_ids
+from axiomrm.rm.engines.base import Capabilities, Generation, LabelReading, Prompt, Sampling, too_long
+from axiomrm.rm.engines.http_client import HttpClient, Job, bearer
+from axiomrm.rm.engines.http_limits import HttpLimits
+from axiomrm.rm.engines.http_loop import LoopThread
+from axiomrm.rm.engines.http_pool import Endpoint
+from axiomrm.rm.engines.http_probe import (
+    CONTINUE,
+    NO_THINKING,
+    Probe,
+    ServerFacts,
+    agreed,
+    asking_for,
+    asking_for_ids,
+    decoded,
+)
+from axiomrm.rm.engines.http_replies import (
+    chat_generation,
+    chat_label,
+    completion_generation,
+    completion_label,
 )
 from axiomrm.rm.labels import LabelTable
 
-TOP_LOGPROBS = 20
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-
-
-@dataclass(frozen=True)
-class HttpLimits:
-    """Patience and pressure."""
-
-    deadline_s: float = 60.0
-    """For one prompt, retries included."""
-    first_wait_s: float = 0.5
-    """Before the first retry; doubles, unless the server's ``Retry-After`` says longer."""
-    parallel: int = 8
+_CHARACTERS = 4
+"""Characters a token, for the token rate's first estimate."""
+Read = Callable[[Any], Any]
 
 
 class OpenAIEngine:
-    """The :class:`~axiomrm.rm.engines.base.Engine` for ``POST <url>/chat/completions``."""
+    """The :class:`~axiomrm.rm.engines.base.Engine` for servers that speak OpenAI's protocol."""
 
-    def __init__(self, url: str, model: str, limits: HttpLimits = HttpLimits()) -> None:
-        """Check the URL; nothing is sent yet.
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        model: str,
+        limits: HttpLimits = HttpLimits(),  # noqa: B008
+        *,
+        facts: ServerFacts = ServerFacts(),  # noqa: B008
+        tokenizer: Any | None = None,
+        end_ids: Sequence[int] = (),
+    ) -> None:
+        """Check the URLs and the key; nothing is sent yet.
+
+        Args:
+            urls: base URLs of servers of the same model, up to and with ``/v1``.
+            model: the server's name of the model.
+            limits: patience and pressure.
+            facts: what the servers can do; :meth:`probe` finds it out.
+            tokenizer: the model's own; prompts then go as token ids.
+            end_ids: tokens that end an answer, with a tokenizer.
 
         Raises:
-            ConfigError: not an http(s) URL.
+            ConfigError: no URL, one that cannot be used, or a key that cannot stand in a header.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"judge url {url!r}: expected http(s)://host[:port]/v1")
-        self.url, self.model, self.limits = url.rstrip("/"), model, limits
-        self._place = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        self.endpoints = [Endpoint(url, limits) for url in ([urls] if isinstance(urls, str) else urls)]
+        if not self.endpoints or not model:
+            raise ConfigError(f"judge model {model!r} at {self.endpoints}: expected a model name and a URL")
+        bearer()
+        self.model, self.limits, self.facts, self.tokenizer = model, limits, facts, tokenizer
+        self.end_ids = frozenset(end_ids)
+        self.usage: Counter[str] = Counter(dict.fromkeys(("requests", "retries"), 0))
+        """Requests sent and sent again, the servers' token counts, failures by kind; since the start."""
+        self._loop: LoopThread | None = None
+        self._client: HttpClient | None = None
+
+    def __repr__(self) -> str:
+        places = [endpoint.place for endpoint in self.endpoints]
+        return f"OpenAIEngine({places!r}, {self.model!r}, route={self.facts.route!r})"
 
     @property
     def capabilities(self) -> Capabilities:
-        """No ids; log-probabilities of the top tokens, where the server gives them."""
-        return Capabilities(token_ids=False, logprobs="topk", prefix_reuse=False, seeds=True)
+        """As the probe found; seeds are asked for, servers differ in keeping them."""
+        return Capabilities(
+            token_ids=self.facts.route == "ids",
+            logprobs=self.facts.logprobs,
+            prefix_reuse=False,
+            seeds=True,
+            max_tokens=self.facts.max_tokens,
+            prefill=self.facts.route == "prefill",
+        )
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Endpoint without user info, and model name; the server's weights are not known."""
-        return {"engine": "openai", "endpoint": self._place, "model": self.model}
+        """Endpoints without user info, model name and route; the servers' weights are not known."""
+        return {
+            "engine": "openai",
+            "endpoint": " ".join(sorted(e.place for e in self.endpoints)),
+            "model": self.model,
+            "route": self.facts.route,
+            "logprobs": f"{self.facts.logprobs} {self.facts.top}",
+        }
+
+    def probe(self, *, need_logprobs: bool = True) -> ServerFacts:
+        """Find out what the servers can do and rely on it from now on.
+
+        Args:
+            need_logprobs: whether the read-out needs log-probabilities; ``False`` asks for none.
+
+        Raises:
+            JudgeError: no server answers.
+            ConfigError: they cannot be this judge's servers, or differ from each other.
+        """
+        self.facts = agreed(self._run(lambda client: self._probe(need_logprobs)))
+        return self.facts
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
-        """One completion a prompt, with top log-probabilities where the server gives them.
-
-        Copies of a prompt get different seeds.
-        """
-        copies: dict[Any, int] = {}
-        jobs: list[tuple[Prompt, int]] = []
+        """One completion a prompt, in order; copies of a prompt get different seeds."""
+        copies: Counter[str] = Counter()
+        jobs: list[tuple[Job, Read] | Failed] = []
         for prompt in prompts:
-            key = json.dumps([dict(message) for message in prompt.messages])
-            jobs.append((prompt, sampling.seed + copies.get(key, 0)))
-            copies[key] = copies.get(key, 0) + 1
-        with ThreadPoolExecutor(self.limits.parallel) as pool:
-            return list(pool.map(lambda job: self._one(job[0], sampling, job[1]), jobs))
+            key = json.dumps(prompt.ids or [dict(message) for message in prompt.messages])
+            seed, copies[key] = sampling.seed + copies[key], copies[key] + 1
+            jobs.append(self._generation(prompt, sampling, seed))
+        return self._all(jobs)
 
     def label_logprobs(
         self, prompts: Sequence[Prompt], tables: Sequence[LabelTable]
     ) -> list[LabelReading | Failed]:
-        """Not possible without ids: a lead-in cannot be forced through a chat endpoint."""
-        detail = "a chat endpoint takes no token ids; the label is read where the judge writes it"
-        return [Failed(kind="no_logprobs", detail=detail)] * len(prompts)
+        """Labels right after the lead-in; ``Failed`` on the plain chat route, which cannot force one."""
+        if self.facts.route == "chat":
+            detail = "this server cannot be given the lead-in; the label is read where the judge writes it"
+            return [Failed(kind="no_logprobs", detail=detail)] * len(prompts)
+        return self._all([self._label(p, t) for p, t in zip(prompts, tables, strict=True)])
 
-    def _one(self, prompt: Prompt, sampling: Sampling, seed: int) -> Generation | Failed:
-        body = {
-            "model": self.model,
-            "messages": [dict(message) for message in prompt.messages],
-            "max_tokens": sampling.max_new_tokens,
-            "temperature": sampling.temperature,
-            "seed": seed,
-            "logprobs": True,
-            "top_logprobs": TOP_LOGPROBS,
-        }
-        try:
-            reply = self._post(body)
-        except _Refused as refused:
-            return refused.failure
-        return _generation(reply)
+    def close(self) -> None:
+        """Drop the connections; what is in flight comes back as ``Failed("cancelled")``."""
+        loop, self._loop, self._client = self._loop, None, None
+        if loop is not None:
+            loop.stop()
 
-    def _post(self, body: Mapping[str, Any]) -> Any:
-        deadline = time.monotonic() + self.limits.deadline_s
-        wait = self.limits.first_wait_s
-        while True:
+    def _generation(self, prompt: Prompt, sampling: Sampling, seed: int) -> tuple[Job, Read] | Failed:
+        facts, budget = self.facts, sampling.max_new_tokens
+        body: dict[str, Any] = {"model": self.model, "temperature": sampling.temperature, "seed": seed}
+        if facts.route == "ids":
+            if (failure := too_long(len(prompt.ids), budget, facts.max_tokens)) is not None:
+                return failure
+            body |= {"prompt": list(prompt.ids), "max_tokens": budget, "return_token_ids": True}
+            body |= {"stop_token_ids": sorted(self.end_ids)} if self.end_ids else {}
+            decode = _decoder(self.tokenizer)
+            read: Read = lambda reply: completion_generation(reply, self.model, decode, self.end_ids)  # noqa: E731
+        else:
+            body |= {"messages": [dict(m) for m in prompt.messages], facts.budget: budget}
+            body |= asking_for(facts.top) | (NO_THINKING if facts.route == "prefill" else {})
+            read = lambda reply: chat_generation(reply, self.model)  # noqa: E731
+        return self._job(prompt, body, budget), read
+
+    def _label(self, prompt: Prompt, table: LabelTable) -> tuple[Job, Read] | Failed:
+        body: dict[str, Any] = {"model": self.model, "temperature": 0}
+        if self.facts.route == "ids":
+            ids = [*prompt.ids, *table.lead_in_ids]
+            if (failure := too_long(len(ids), 1, self.facts.max_tokens)) is not None:
+                return failure
+            body |= {"prompt": ids, "max_tokens": 1}
+            body |= asking_for_ids(self.facts.top, list(table.label_ids.values()))
+            return self._job(prompt, body, 1), lambda reply: completion_label(reply, self.model, table)
+        begun = {"role": "assistant", "content": prompt.answer + table.lead_in}
+        body |= {"messages": [*(dict(m) for m in prompt.messages), begun], self.facts.budget: 1}
+        body |= asking_for(self.facts.top) | NO_THINKING | CONTINUE
+        return self._job(prompt, body, 1), lambda reply: chat_label(reply, self.model, table)
+
+    def _job(self, prompt: Prompt, body: Mapping[str, Any], budget: int) -> Job:
+        texts = [message["content"] for message in prompt.messages]
+        path = "/completions" if "prompt" in body else "/chat/completions"
+        size = len(body["prompt"]) if "prompt" in body else sum(map(len, texts)) // _CHARACTERS
+        recording = texts[-1].rpartition(f"</data {prompt.nonce}>")[0] if texts else ""
+        key = hashlib.sha256((recording or prompt.nonce).encode("utf-8", "surrogatepass")).hexdigest()
+        return Job(path, body, key, texts, size + budget)
+
+    def _all(self, jobs: Sequence[tuple[Job, Read] | Failed]) -> list[Any]:
+        results: list[Any] = [Failed(kind="cancelled", detail="the engine was closed")] * len(jobs)
+
+        async def one(client: HttpClient, i: int) -> None:
+            job = jobs[i]
             try:
-                return self._send(body, max(0.05, deadline - time.monotonic()))
-            except _Refused as refused:
-                pause = max(wait, refused.retry_after)
-                if not refused.again or time.monotonic() + pause >= deadline:
-                    raise
-                time.sleep(pause)
-                wait *= 2
+                results[i] = job if isinstance(job, Failed) else await client.ask(*job)
+            except Exception as error:  # one row's crash is one failure, not the batch's end
+                detail = f"the engine crashed: {type(error).__name__}"
+                results[i] = Failed(kind="engine_error", detail=detail)
 
-    def _send(self, body: Mapping[str, Any], timeout: float) -> Any:
-        headers = {"Content-Type": "application/json"}
-        if key := os.environ.get("OPENAI_API_KEY"):
-            headers["Authorization"] = f"Bearer {key}"
-        request = Request(f"{self.url}/chat/completions", json.dumps(body).encode(), headers, method="POST")
+        async def batch(client: HttpClient) -> None:
+            await asyncio.gather(*(one(client, i) for i in range(len(jobs))))
+
+        with suppress(CancelledError):  # closed by another thread: what has arrived stays
+            self._run(batch)
+        return results
+
+    async def _probe(self, need_logprobs: bool) -> dict[str, ServerFacts | Failed]:
+        async def one(endpoint: Endpoint) -> ServerFacts | Failed:
+            client = HttpClient([endpoint], self.limits, Counter())
+            try:
+                return await Probe(client, self.model, self.tokenizer, need_logprobs).facts()
+            finally:
+                await client.close()
+
+        found = await asyncio.gather(*map(one, self.endpoints))
+        return dict(zip((e.place for e in self.endpoints), found, strict=True))
+
+    def _run(self, work: Callable[[HttpClient], Any]) -> Any:
+        if self._loop is None or self._loop.pid != os.getpid():
+            self._loop, self._client = LoopThread(), None
+            weakref.finalize(self, self._loop.stop)
+
+        async def inside() -> Any:
+            if self._client is None:
+                self._client = HttpClient(self.endpoints, self.limits, self.usage)
+            return await work(self._client)
+
+        return self._loop.run(inside)
+
+
+def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
+    return lambda ids: decoded(tokenizer, ids)
+
+
+def connected(
+    urls: str | Sequence[str],
+    model: str,
+    limits: HttpLimits,
+    *,
+    tokenizer: str | Path | None = None,
+    need_logprobs: bool = True,
+) -> OpenAIEngine:
+    """An engine whose servers have been probed.
+
+    Args:
+        urls: base URLs of servers of the same model.
+        model: the servers' name of the model.
+        limits: patience and pressure.
+        tokenizer: folder or hub id of the model's tokenizer: prompts then go as token ids.
+        need_logprobs: as in :meth:`OpenAIEngine.probe`.
+
+    Raises:
+        JudgeError: no server answers.
+        ConfigError: they cannot be this judge's servers, or the tokenizer cannot be loaded.
+    """
+    loaded, end_ids = None, ()
+    if tokenizer is not None:
+        from transformers import AutoTokenizer
+
         try:
-            with urlopen(request, timeout=timeout) as response:
-                return json.loads(response.read())
-        except HTTPError as error:
-            raise _refused(error) from error
-        except (URLError, TimeoutError, ConnectionError) as error:
-            failure = failure_of(str(getattr(error, "reason", error)) or type(error).__name__)
-            kind = "timeout" if isinstance(getattr(error, "reason", error), TimeoutError) else failure.kind
-            kind = "unreachable" if kind == "engine_error" else kind
-            raise _Refused(Failed(kind=kind, detail=failure.detail), again=kind != "timeout") from error
-        except (ValueError, OSError) as error:
-            raise _Refused(Failed(kind="engine_error", detail=f"unreadable reply: {error}"[:300])) from error
-
-
-class _Refused(Exception):
-    def __init__(self, failure: Failed, *, again: bool = False, retry_after: float = 0.0) -> None:
-        super().__init__(failure.detail)
-        self.failure, self.again, self.retry_after = failure, again, retry_after
-
-
-def _refused(error: HTTPError) -> _Refused:
-    detail = f"HTTP {error.code}: {error.read(2000).decode('utf-8', 'replace')}"
-    failure = failure_of(detail)
-    if error.code >= 500 and failure.kind not in ("timeout", "context_overflow"):
-        failure = Failed(
-            kind="unreachable" if error.code in (502, 503) else "engine_error", detail=detail[:300]
-        )
-    elif 400 <= error.code < 500 and error.code not in (408, 429) and failure.kind != "context_overflow":
-        failure = Failed(kind="bad_input", detail=detail[:300])
+            loaded = AutoTokenizer.from_pretrained(str(tokenizer))
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(f"tokenizer {str(tokenizer)!r} cannot be loaded: {reason}") from error
+        end_ids = frame_ids(chat_frame(loaded, {"enable_thinking": False}), loaded).end[-1:]
+    engine = OpenAIEngine(urls, model, limits, tokenizer=loaded, end_ids=end_ids)
     try:
-        retry_after = float(error.headers.get("Retry-After", 0))
-    except ValueError:
-        retry_after = 0.0
-    return _Refused(failure, again=error.code in _RETRIED, retry_after=retry_after)
-
-
-def _generation(reply: Any) -> Generation | Failed:
-    try:
-        choice = reply["choices"][0]
-        text = choice["message"]["content"] or ""
-        entries = (choice.get("logprobs") or {}).get("content") or ()
-        tokens = tuple(
-            TokenLogprobs(
-                str(e["token"]), {str(t["token"]): float(t["logprob"]) for t in e.get("top_logprobs") or ()}
-            )
-            for e in entries
-        )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        return Failed(kind="engine_error", detail=f"reply without a choice: {type(error).__name__} {error}")
-    if choice.get("finish_reason") == "content_filter":
-        return Failed(kind="refused", detail="the server's content filter stopped the answer")
-    stop: Literal["stop", "length"] = "length" if choice.get("finish_reason") == "length" else "stop"
-    same = "".join(token.text for token in tokens) == text
-    return Generation(str(text), (), stop, tokens if same else ())
+        engine.probe(need_logprobs=need_logprobs)
+    except BaseException:
+        engine.close()
+        raise
+    return engine

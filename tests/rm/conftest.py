@@ -1,6 +1,8 @@
 """A from-scratch ChatML tokenizer and tiny models; nothing comes from a hub."""
 
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +84,21 @@ def make_model() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def tiny_llama(make_model: Callable[..., Any]) -> Any:
     return make_model()
+
+
+@pytest.fixture(scope="session")
+def http() -> Any:
+    """The module ``http_script.py`` beside this file: a scripted server and what it can answer."""
+    path = Path(__file__).with_name("http_script.py")
+    spec = importlib.util.spec_from_file_location("axiomrm_tests_http_script", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture()
+def server(http: Any) -> Iterator[Any]:
+    """A scripted server that is listening."""
+    with http.serving(http.Script()) as script:
+        yield script
