@@ -1,16 +1,18 @@
 """What the trainer asks of an algorithm: take in rollouts, plan minibatches, give a loss a token."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from axiomrm.policy_opt.correction import StepRatios
 from axiomrm.policy_opt.losses import Aggregation
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord
+from axiomrm.policy_opt.reward import TurnJudge
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Algorithm(Protocol):
     """One file each; chosen by ``kind`` in ``ALGORITHMS``."""
 
     uses_kl: bool
-    """Whether the trainer adds the KL term to the reference."""
+    """Whether the trainer adds the KL term to the loss."""
+    needs_reference: bool
+    """Whether ``ingest`` or the KL term reads log-probs of the frozen reference."""
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Take in the rollouts of ``version``; returns metrics."""
@@ -68,6 +72,10 @@ class Algorithm(Protocol):
         """The inverse of ``state_dict``."""
         ...
 
+    def forget(self, subject: str) -> int:
+        """Consent withdrawn: drop the subject's trajectories; returns how many."""
+        ...
+
 
 @runtime_checkable
 class Guardable(Protocol):
@@ -76,6 +84,79 @@ class Guardable(Protocol):
     def guard(self) -> None:
         """Give turn rewards no weight from now on, in replayed steps too."""
         ...
+
+
+@runtime_checkable
+class ActorCritic(Protocol):
+    """An algorithm with a value head on the policy's trunk."""
+
+    critic: nn.Module
+    """``(N, hidden)`` states to ``(N,)`` values."""
+
+    @property
+    def critic_learning_rate(self) -> float:
+        """The head's own step size."""
+        ...
+
+    def open_critic(self, hidden_size: int) -> None:
+        """Make the value head; before the optimizer is."""
+        ...
+
+    def take_values(self, values: Mapping[tuple[str, int], NDArray[np.float32]]) -> None:
+        """Values of the states before each action token, by trajectory and turn; before ``ingest``."""
+        ...
+
+
+@runtime_checkable
+class Rescoring(Protocol):
+    """An algorithm that asks a changed judge again about what it stored."""
+
+    turn_judge: TurnJudge | None
+
+    @property
+    def keeps_transcripts(self) -> bool:
+        """Whether ``TrajectoryRecord.transcript`` has to be filled."""
+        ...
+
+
+class OnPolicy:
+    """State of an algorithm that keeps one batch for one iteration."""
+
+    def __init__(self) -> None:
+        self._steps: list[DrawnStep] = []
+
+    def finish(self, version: int) -> dict[str, float]:
+        """Drop the batch."""
+        self._steps = []
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing outlives an iteration."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing outlives an iteration."""
+
+    def forget(self, subject: str) -> int:
+        """Nothing outlives an iteration."""
+        return 0
+
+
+def passes_over(
+    steps: Sequence[DrawnStep],
+    rng: np.random.Generator,
+    *,
+    passes: int,
+    minibatches: int,
+    aggregation: Aggregation,
+    constant: float = 1.0,
+) -> Iterator[Minibatch]:
+    """``passes`` passes over one batch, reshuffled each time; all but the first count as reuse."""
+    for number in range(passes):
+        for chunk in split_by_trajectory(steps, minibatches, rng):
+            for item in chunk:
+                item.step.uses += 1
+            yield Minibatch(chunk, number > 0, aggregation, constant)
 
 
 def split_by_trajectory(

@@ -6,13 +6,19 @@ from typing import Any
 from axiomrm.policy_opt.algorithm import Algorithm
 from axiomrm.policy_opt.best_of_k import BestOfK
 from axiomrm.policy_opt.config import AlgorithmConfig
+from axiomrm.policy_opt.gigpo import GiGPO
 from axiomrm.policy_opt.grpo import GRPO
+from axiomrm.policy_opt.ppo import PPO
 from axiomrm.policy_opt.process_replay import ProcessReplay
+from axiomrm.policy_opt.rloo import RLOO
 
 # Any: each constructor takes its own configuration class; ``kind`` picks the right one.
 ALGORITHMS: dict[str, Callable[[Any], Algorithm]] = {
     "process_replay": ProcessReplay,
     "grpo": GRPO,
+    "rloo": RLOO,
+    "gigpo": GiGPO,
+    "ppo": PPO,
     "best_of_k": BestOfK,
 }
 

@@ -1,17 +1,21 @@
-"""Best-of-K: keep the best rollouts of each group, cross-entropy on their action tokens, repeat.
+"""Rejection sampling: keep the best rollouts of each group, cross-entropy on their action tokens, repeat.
 
-A serious rival of policy gradients on long tasks. Ties are broken by the judge's mean, then by rollout
-order; exact duplicates count once; a group without a rollout at or above the threshold teaches nothing.
+RAFT (arXiv:2304.06767): sample K rollouts a task from the current policy, keep the ``keep`` best with ``R
+>= threshold``, minimise ``-mean log pi`` over their action tokens, sample again from the new policy. A
+serious rival of policy gradients on long tasks.
+
+Deviations, numbered: (1) a group without a rollout at or above the threshold teaches nothing, where RAFT
+keeps its best whatever it is; (2) ties are broken by the judge's mean, then by rollout order; (3) exact
+duplicates count once.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, split_by_trajectory
+from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
 from axiomrm.policy_opt.config import BestOfKConfig
 from axiomrm.policy_opt.correction import step_ratios
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
@@ -43,14 +47,15 @@ def _rank(record: TrajectoryRecord) -> tuple[float, float, str]:
     return -record.r_global, -judged if not np.isnan(judged) else np.inf, record.traj_id
 
 
-class BestOfK:
+class BestOfK(OnPolicy):
     """See the module."""
 
     uses_kl = False
+    needs_reference = False
 
     def __init__(self, config: BestOfKConfig) -> None:
+        super().__init__()
         self.config = config
-        self._steps: list[DrawnStep] = []
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Select."""
@@ -62,24 +67,16 @@ class BestOfK:
 
     def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
         """``passes`` supervised passes."""
-        for number in range(self.config.passes):
-            for chunk in split_by_trajectory(self._steps, self.config.minibatches, rng):
-                yield Minibatch(chunk, number > 0, "token")
+        return passes_over(
+            self._steps,
+            rng,
+            passes=self.config.passes,
+            minibatches=self.config.minibatches,
+            aggregation="token",
+        )
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Cross-entropy."""
         ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
         keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
         return LossParts(-logp_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
-
-    def finish(self, version: int) -> dict[str, float]:
-        """Drop the batch."""
-        self._steps = []
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing outlives an iteration."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing outlives an iteration."""

@@ -1,8 +1,11 @@
 """Replay buffer: admission, eviction counted by reason, age-decayed priority, draws of whole trajectories.
 
-Deviation, numbered: (1) a draw takes a trajectory with all its usable steps (priority = mean of the
+Priorities with age decay after FreshPER (arXiv:2604.16918), weights as in prioritised replay
+(arXiv:1511.05952).
+
+Deviations, numbered: (1) a draw takes a trajectory with all its usable steps (priority = mean of the
 steps'), because one forward serves them all; drawing single steps would run most rows for a fraction of
-their tokens.
+their tokens; (2) the weight's exponent stays as given, it does not rise to 1 over the run.
 """
 
 from collections import Counter
@@ -110,8 +113,11 @@ class ReplayBuffer:
         return reasons
 
     def forget(self, subject: str) -> int:
-        """Consent withdrawn: the subject's records are gone; returns how many."""
+        """Consent withdrawn: the subject's records and their tasks' success rates go; returns how many."""
         gone = {r.traj_id: "forgotten" for r in self.records if r.subject == subject}
+        for record in self.records:
+            if record.traj_id in gone:
+                self.success.pop(record.task_id, None)
         self._drop(gone)
         return len(gone)
 

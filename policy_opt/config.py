@@ -52,6 +52,10 @@ class ProcessReplayConfig(Config):
     """Recompute the advantage of replayed steps with today's running statistics."""
     capacity: int = Field(default=2048, ge=1)
     """Trajectories held."""
+    rescue: bool = False
+    """Add one stored success of the task to a fresh group in which every rollout failed (imitation)."""
+    rescore_turns: int = Field(default=0, ge=0)
+    """Stored turns that a changed judge is asked about again, newest first; the rest is evicted."""
 
 
 class GRPOConfig(Config):
@@ -69,6 +73,60 @@ class GRPOConfig(Config):
     aggregation: Literal["constant", "token", "step", "trajectory"] = "trajectory"
 
 
+class RLOOConfig(Config):
+    """REINFORCE with a leave-one-out baseline on the trajectory's return."""
+
+    kind: Literal["rloo"] = "rloo"
+    passes: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1)
+    clip: float = Field(default=0.2, gt=0)
+    """Of the whole sequence's ratio; of no effect in the first pass."""
+    reward: Literal["outcome", "summed"] = "outcome"
+    kl_place: Literal["loss", "reward"] = "loss"
+    kl_coefficient: float = Field(default=0.02, ge=0)
+    """Of k1 in the return, reward units a nat, for ``kl_place: reward``."""
+
+
+class GiGPOConfig(Config):
+    """Group-in-group policy optimisation: episode groups and groups of equal states."""
+
+    kind: Literal["gigpo"] = "gigpo"
+    omega: float = Field(default=1.0, ge=0)
+    """Weight of the step term."""
+    gamma: float = Field(default=0.95, ge=0, le=1)
+    """Discount a turn."""
+    passes: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1)
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    scale: Literal["none", "group"] = "group"
+    reward: Literal["outcome", "summed"] = "outcome"
+    """``outcome``: the last turn's reward is the outcome, the others 0 (the paper's setting)."""
+    aggregation: Literal["constant", "token", "step", "trajectory"] = "trajectory"
+
+
+class PPOConfig(Config):
+    """Proximal policy optimisation with a value head; tokens are the actions."""
+
+    kind: Literal["ppo"] = "ppo"
+    passes: int = Field(default=4, ge=1)
+    minibatches: int = Field(default=1, ge=1)
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount a token."""
+    lam: float = Field(default=0.95, ge=0, le=1)
+    """GAE's lambda, a token."""
+    value_coefficient: float = Field(default=0.5, gt=0)
+    value_learning_rate: float = Field(default=1e-3, gt=0)
+    """Of the value head."""
+    value_only_iterations: int = Field(default=2, ge=0)
+    """First iterations in which only the value head learns."""
+    reward: Literal["outcome", "summed"] = "outcome"
+    kl_place: Literal["loss", "reward"] = "reward"
+    kl_coefficient: float = Field(default=0.02, ge=0)
+    """Of k1 in each token's reward, for ``kl_place: reward``."""
+
+
 class BestOfKConfig(Config):
     """Rejection sampling: supervised steps on the best rollouts of each group, repeated."""
 
@@ -81,7 +139,11 @@ class BestOfKConfig(Config):
     minibatches: int = Field(default=1, ge=1)
 
 
-AlgorithmConfig = Annotated[ProcessReplayConfig | GRPOConfig | BestOfKConfig, Field(discriminator="kind")]
+AlgorithmConfig = Annotated[
+    ProcessReplayConfig | GRPOConfig | RLOOConfig | GiGPOConfig | PPOConfig | BestOfKConfig,
+    Field(discriminator="kind"),
+]
+COMPARE_IN_GROUPS = ("grpo", "rloo", "gigpo")
 
 
 class KLConfig(Config):
@@ -136,8 +198,9 @@ class PolicyConfig(Config):
 
     @model_validator(mode="after")
     def _groups_can_compare(self) -> "PolicyConfig":
-        if self.algorithm.kind == "grpo" and self.group_size < 2:
+        if self.algorithm.kind in COMPARE_IN_GROUPS and self.group_size < 2:
             raise ValueError(
-                f"group_size={self.group_size}: grpo compares rollouts of a group, set at least 2"
+                f"group_size={self.group_size}: {self.algorithm.kind} compares rollouts of a group, "
+                "set at least 2"
             )
         return self

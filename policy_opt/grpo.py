@@ -1,34 +1,34 @@
 """Group-relative policy optimisation (arXiv:2402.03300) on the trajectory's return: the outcome-only control.
 
-``A = (R - mean of the group) / (std + 1e-4)`` (Bessel-corrected, as TRL) on every action token of the
-trajectory, PPO's clipped surrogate against the sampler's own log-probs, ``passes`` optimizer passes over
-each batch.
+``A = (R - mean of the group) / (std + 1e-4)`` (Bessel-corrected, as TRL; ``scale="none"`` is Dr. GRPO,
+arXiv:2503.20783) on every action token of the trajectory, PPO's clipped surrogate against the sampler's own
+log-probs, ``passes`` (mu) optimizer passes over each batch. ``reward="summed"`` adds the turn rewards to R.
 
 Deviations, numbered: (1) old log-probs are the sampler's, never recomputed; (2) KL is the trainer's
-importance-weighted reverse-KL term, the same for every arm, not a k3 loss.
+importance-weighted reverse-KL term, the same for every arm, not a k3 loss; (3) a trajectory without a return,
+or alone with one in its group, is not drawn (TRL keeps it with advantage 0).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, split_by_trajectory
+from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
 from axiomrm.policy_opt.config import GRPOConfig
 from axiomrm.policy_opt.correction import step_ratios
 from axiomrm.policy_opt.losses import clipped_surrogate
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
-from axiomrm.policy_opt.step_returns import scorable
+from axiomrm.policy_opt.step_returns import episode_return, mean_action_tokens, scorable
 
+FloatArray = NDArray[np.float64]
 STD_FLOOR = 1e-4
 
 
-def grpo_advantages(
-    returns: Sequence[float], groups: Sequence[str], *, scale: str = "group"
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+def grpo_advantages(returns: Sequence[float], groups: Sequence[str], *, scale: str = "group") -> FloatArray:
     """Return minus group mean (self included), over the group's std unless ``scale="none"``.
 
     Returns:
@@ -44,14 +44,15 @@ def grpo_advantages(
     return out
 
 
-class GRPO:
+class GRPO(OnPolicy):
     """See the module."""
 
     uses_kl = True
+    needs_reference = True
 
     def __init__(self, config: GRPOConfig) -> None:
+        super().__init__()
         self.config = config
-        self._steps: list[DrawnStep] = []
         self._tokens = 1.0
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
@@ -59,54 +60,52 @@ class GRPO:
         records = [record for record in fresh if scorable(record)]
         for record in records:
             check_tokens(record)
-        returns = [self._return(record) for record in records]
+        returns = [episode_return(record, self.config.reward) for record in records]
         values = grpo_advantages(returns, [record.group_id for record in records], scale=self.config.scale)
-        self._steps = [
-            DrawnStep(record, step, float(value))
-            for record, value in zip(records, values, strict=True)
-            if not np.isnan(value)
-            for step in record.steps
-        ]
-        self._tokens = float(np.mean([record.n_action_tokens for record in records])) if records else 1.0
+        self._steps = drawn_with(records, values)
+        self._tokens = mean_action_tokens(records)
         return {
             "advantage/missing_share": float(np.isnan(values).mean()) if len(values) else float("nan"),
             "advantage/zero_share": float((values == 0.0).mean()) if len(values) else float("nan"),
         }
 
-    def _return(self, record: TrajectoryRecord) -> float:
-        if self.config.reward == "outcome":
-            return record.r_global
-        return record.r_global + sum(step.r_local for step in record.steps)
-
     def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
         """``passes`` passes over the fresh batch."""
-        for number in range(self.config.passes):
-            for chunk in split_by_trajectory(self._steps, self.config.minibatches, rng):
-                for item in chunk:
-                    item.step.uses += 1
-                yield Minibatch(chunk, number > 0, self.config.aggregation, self._tokens)
+        return passes_over(
+            self._steps,
+            rng,
+            passes=self.config.passes,
+            minibatches=self.config.minibatches,
+            aggregation=self.config.aggregation,
+            constant=self._tokens,
+        )
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Clipped surrogate a token."""
-        ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
-        loss_N = clipped_surrogate(
-            logp_N,
-            batch.behaviour_N,
-            batch.advantage_S[batch.step_N],
-            clip_low=self.config.clip_low,
-            clip_high=self.config.clip_high,
-        )
-        keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
-        return LossParts(loss_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
+        return token_surrogate(logp_N, batch, self.config.clip_low, self.config.clip_high)
 
-    def finish(self, version: int) -> dict[str, float]:
-        """Drop the batch."""
-        self._steps = []
-        return {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing outlives an iteration."""
-        return {}
+def drawn_with(
+    records: Sequence[TrajectoryRecord], advantages: Sequence[float] | FloatArray
+) -> list[DrawnStep]:
+    """Every step of a trajectory with the trajectory's advantage; NaN = not drawn."""
+    return [
+        DrawnStep(record, step, float(value))
+        for record, value in zip(records, advantages, strict=True)
+        if not np.isnan(value)
+        for step in record.steps
+    ]
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing outlives an iteration."""
+
+def token_surrogate(logp_N: Tensor, batch: TokenBatch, clip_low: float, clip_high: float) -> LossParts:
+    """PPO's clipped ratio loss of each token with its step's advantage."""
+    ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
+    loss_N = clipped_surrogate(
+        logp_N,
+        batch.behaviour_N,
+        batch.advantage_S[batch.step_N],
+        clip_low=clip_low,
+        clip_high=clip_high,
+    )
+    keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
+    return LossParts(loss_N, keep_S, torch.ones_like(batch.advantage_S), ratios)

@@ -13,6 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from axiomrm.errors import ConfigError
 
 CHUNK_ROWS = 1024
+CHUNK_ELEMENTS = 1 << 24
+"""Logits held at once, so that a large vocabulary is cut into fewer rows."""
 _UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
 
@@ -22,6 +24,8 @@ class SelectedLogprobs(NamedTuple):
     logp_N: Tensor
     entropy_N: Tensor
     """Nats, no gradient."""
+    hidden_NH: Tensor | None = None
+    """The states that the head read."""
 
 
 def trunk_and_head(model: Any) -> tuple[Any, Any]:
@@ -38,11 +42,23 @@ def trunk_and_head(model: Any) -> tuple[Any, Any]:
     return base.get_decoder(), base.get_output_embeddings()
 
 
+def hidden_size(model: Any) -> int:
+    """Width of the states that the head reads."""
+    return int(trunk_and_head(model)[1].weight.shape[1])
+
+
+def chunk_rows(head: Any) -> int:
+    """Rows of one chunk: at most ``CHUNK_ROWS``, fewer where the vocabulary is large."""
+    weight = getattr(head, "weight", None)
+    return CHUNK_ROWS if weight is None else max(1, min(CHUNK_ROWS, CHUNK_ELEMENTS // weight.shape[0]))
+
+
 def logprobs_of_hidden(
-    hidden_NH: Tensor, head: Any, targets_N: Tensor, temperature: float, *, chunk: int = CHUNK_ROWS
+    hidden_NH: Tensor, head: Any, targets_N: Tensor, temperature: float, *, chunk: int | None = None
 ) -> SelectedLogprobs:
     """Log-prob of each target under ``head(hidden) / temperature``, ``chunk`` rows at a time."""
     logps, entropies = [], []
+    chunk = chunk_rows(head) if chunk is None else chunk
     for rows in range(0, hidden_NH.shape[0], chunk):
         hidden, targets = hidden_NH[rows : rows + chunk], targets_N[rows : rows + chunk]
         if hidden.requires_grad and hidden_NH.shape[0] > chunk:
@@ -87,4 +103,5 @@ def selected_logprobs(
     trunk, head = trunk_and_head(model)
     hidden = trunk(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
     picked = hidden[rows_N, columns_N - 1]
-    return logprobs_of_hidden(picked, head, input_ids[rows_N, columns_N], temperature)
+    out = logprobs_of_hidden(picked, head, input_ids[rows_N, columns_N], temperature)
+    return out._replace(hidden_NH=picked)

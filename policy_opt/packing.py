@@ -24,6 +24,8 @@ class DrawnStep:
     weight: float = 1.0
     """Importance weight of a prioritised draw, at most 1."""
     fresh: bool = True
+    rescued: bool = False
+    """A stored success replayed for a group that failed: imitation, weight at most 1."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class TokenBatch:
     fresh_S: Tensor
     temperature: float
     steps: tuple[DrawnStep, ...]
+    value_N: Tensor | None = None
+    """A critic's value of the state before each token, with gradient; filled by the update."""
 
 
 def extends(prompt: Sequence[int], seen: Sequence[int]) -> bool:

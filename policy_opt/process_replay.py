@@ -5,8 +5,10 @@ sigma_loc, -3, 3)``, loss ``-stopgrad(w * A) * sum_k log pi(a_k)`` with the tape
 mask of ``correction.py``. Baselines are leave-one-out means shrunk to running statistics; both terms have
 their own scale.
 
-Deviations, numbered: (1) replayed trajectories are drawn whole (see ``buffer.py``); (2) no rescue of stored
-successes.
+Flags make the ablations: ``alpha=0`` process only, ``beta=0`` outcome only, ``reuse=0`` no replay.
+
+Deviations, numbered: (1) replayed trajectories are drawn whole (see ``buffer.py``); (2) rescue of stored
+successes is off unless configured (see ``rescue.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,29 +20,32 @@ from torch import Tensor
 
 from axiomrm.policy_opt.advantages import (
     effective_beta,
-    group_discrimination,
     mix,
-    per_owner_std,
     scaled,
     shrink,
 )
 from axiomrm.policy_opt.algorithm import LossParts, Minibatch, split_by_trajectory
+from axiomrm.policy_opt.batch_statistics import take_in
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from axiomrm.policy_opt.correction import correction_weights, step_ratios, trust_mask
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
+from axiomrm.policy_opt.rescore import reattach, rescore, within_budget
+from axiomrm.policy_opt.rescue import SuccessStore
+from axiomrm.policy_opt.reward import TurnJudge
 from axiomrm.policy_opt.running import RunningStatistics
-from axiomrm.policy_opt.step_returns import OUTCOME, attach_returns, judge_mean, local_target, scorable
+from axiomrm.policy_opt.step_returns import OUTCOME, attach_returns, local_target, scorable
 
 PRIORITY_EXPONENT = 0.4
 FLOOR_SHARE = 0.05
 
 
 class ProcessReplay:
-    """See the module; ``alpha=0`` is process-only, ``beta=0`` outcome only, ``reuse=0`` no replay."""
+    """See the module."""
 
     uses_kl = True
+    needs_reference = True
 
     def __init__(self, config: ProcessReplayConfig) -> None:
         self.config = config
@@ -48,6 +53,10 @@ class ProcessReplay:
         self.snapshot = self.statistics.snapshot()
         """Statistics before the current batch: what fresh advantages are computed with."""
         self.buffer = ReplayBuffer(window=config.window, max_reuse=config.reuse, capacity=config.capacity)
+        self.successes = SuccessStore(config.capacity)
+        self._rescued: list[DrawnStep] = []
+        self.turn_judge: TurnJudge | None = None
+        """Asked about stored turns when its version changes; set by the trainer."""
         self.guarded = False
         """Turn rewards have no weight: a monitor found them gamed. The trainer's checkpoint knows."""
 
@@ -103,53 +112,61 @@ class ProcessReplay:
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Returns and baselines first, then statistics, then admission."""
-        self._follow_judge(fresh)
         config = self.config
-        attach_returns(
-            fresh, self.statistics, kind=config.local_return, gamma=config.gamma, anchors=config.anchors
-        )
+        options: dict[str, Any] = {
+            "kind": config.local_return, "gamma": config.gamma, "anchors": config.anchors
+        }  # fmt: skip
+        rescored = self._follow_judge(fresh)
+        attach_returns(fresh, self.statistics, **options)
         self.snapshot = self.statistics.snapshot()
-        self._update_statistics([record for record in fresh if scorable(record)])
+        take_in(self.statistics, self.snapshot, [r for r in fresh if scorable(r)], raw=self._raw)
+        reattach(rescored, self.statistics, **options)
         admitted = [self.buffer.add(record, self._with(self.snapshot)) for record in fresh]
-        return self._ingest_metrics(fresh, sum(admitted))
+        return self._ingest_metrics(fresh, sum(admitted)) | self._rescue(fresh)
 
-    def _follow_judge(self, fresh: Sequence[TrajectoryRecord]) -> None:
+    def _follow_judge(self, fresh: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
+        """Forget what another judge version taught; the stored records that were scored again."""
         keys = [step.judge_key for record in fresh for step in record.steps if not np.isnan(step.r_local)]
-        if keys and keys[-1] != self.buffer.judge_key:
-            if self.buffer.judge_key is not None:
-                self.statistics.forget_judge(self.buffer.judge_key)
-            self.buffer.judge_changed(keys[-1])
+        if not keys or keys[-1] == self.buffer.judge_key:
+            return []
+        rescored: list[TrajectoryRecord] = []
+        if self.buffer.judge_key is not None:
+            self.statistics.forget_judge(self.buffer.judge_key)
+            if self.turn_judge is not None:
+                rescored = within_budget(self.buffer.records, keys[-1], self.config.rescore_turns)
+                rescore(rescored, self.turn_judge)
+        gone = self.buffer.judge_changed(keys[-1])
+        return [record for record in rescored if record.traj_id not in gone]
 
-    def _update_statistics(self, records: Sequence[TrajectoryRecord]) -> None:
-        stats, before = self.statistics, self.snapshot
-        pairs = [(record, step) for record in records for step in record.steps]
-        raw = [self._raw(record, step, before) for record, step in pairs]
-        owners = [record.traj_id for record, _ in pairs]
-        for target in sorted({local_target(step) for _, step in pairs}):
-            mine = [i for i, (_, step) in enumerate(pairs) if local_target(step) == target]
-            rows = [(owners[i], pairs[i][0].task_type, pairs[i][1].turn, _local(pairs[i][1])) for i in mine]
-            stats.update_baselines(target, rows)
-            _update_sigma(
-                stats, before, target, per_owner_std([raw[i][1] for i in mine], [owners[i] for i in mine])
-            )
-            cost = [pairs[i][1].r_local for i in mine if not np.isnan(pairs[i][1].r_local)]
-            stats.update_scalar(
-                f"cost:{target.removeprefix('local:')}", float(np.mean(cost)) if cost else NAN
-            )
-        stats.update_baselines(OUTCOME, [(r.traj_id, r.task_type, None, r.r_global) for r in records])
-        _update_sigma(stats, before, OUTCOME, per_owner_std([a for a, _ in raw], owners))
-        if records:
-            stats.update_scalar("action_tokens", float(np.mean([r.n_action_tokens for r in records])))
-        for group in sorted({record.group_id for record in records}):
-            members = [record for record in records if record.group_id == group]
-            stats.add_discrimination(
-                group_discrimination([judge_mean(r) for r in members], [r.outcome for r in members])
-            )
+    def _rescue(self, fresh: Sequence[TrajectoryRecord]) -> dict[str, float]:
+        """Stored successes for the groups that failed; then this batch's own are stored."""
+        self._rescued = []
+        if not self.config.rescue:
+            return {}
+        for record in self.successes.for_failed(fresh):
+            value = self._rescue_advantage(record)
+            if value > 0:
+                self._rescued += [
+                    DrawnStep(record, s, value, fresh=False, rescued=True) for s in record.steps
+                ]
+        self.successes.add(fresh)
+        return {"replay/rescued": float(len({item.record.traj_id for item in self._rescued}))}
+
+    def _rescue_advantage(self, record: TrajectoryRecord) -> float:
+        raw = record.outcome - self.statistics.baseline(OUTCOME, record.task_type)
+        floor = FLOOR_SHARE * self.config.outcome_range
+        own = raw if self.config.scale == "none" else scaled(raw, self.statistics.sigma(OUTCOME), floor)
+        return mix(own, NAN, alpha=self.config.alpha, beta_eff=0.0)
+
+    @property
+    def keeps_transcripts(self) -> bool:
+        """Whether stored turns may have to be judged again."""
+        return self.config.rescore_turns > 0
 
     def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
         """The fresh pass, then ``reuse`` mixed passes with at least ``fresh_share`` fresh trajectories."""
         fresh = self.buffer.of_version(version)
-        first = self._steps(fresh, self.snapshot)
+        first = self._steps(fresh, self.snapshot) + self._rescued
         chunks = split_by_trajectory(first, self.config.minibatches, rng)
         for chunk in chunks:
             yield self._minibatch(chunk, reuse=False)
@@ -210,6 +227,9 @@ class ProcessReplay:
         ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
         advantage_N = batch.advantage_S[batch.step_N]
         w_N = correction_weights(ratios.rho_N, advantage_N, self.config.correction)
+        if any(item.rescued for item in batch.steps):
+            rescued_S = torch.tensor([item.rescued for item in batch.steps])
+            w_N = torch.where(rescued_S[batch.step_N], w_N.clamp(max=1.0), w_N)
         keep_S = (
             trust_mask(ratios, batch.advantage_S)
             if self.config.trust_mask
@@ -245,21 +265,16 @@ class ProcessReplay:
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics and buffer."""
-        return {"statistics": self.statistics.state_dict(), "buffer": self.buffer.state_dict()}
+        state = {"statistics": self.statistics.state_dict(), "buffer": self.buffer.state_dict()}
+        return state | {"successes": self.successes.state_dict()}
+
+    def forget(self, subject: str) -> int:
+        """Consent withdrawn: the subject's trajectories leave buffer and store; returns how many."""
+        return self.buffer.forget(subject) + self.successes.forget(subject)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
         self.statistics.load_state_dict(state["statistics"])
         self.buffer.load_state_dict(state["buffer"])
+        self.successes.load_state_dict(state.get("successes", []))
         self.snapshot = self.statistics.snapshot()
-
-
-def _local(step: StepRecord) -> float:
-    return NAN if step.returns is None else step.returns.local.value
-
-
-def _update_sigma(stats: RunningStatistics, before: RunningStatistics, target: str, value: float) -> None:
-    stats.update_sigma(target, value)
-    if np.isnan(before.sigma(target)):
-        # No running scale yet: the first batch is scaled by its own.
-        before.update_sigma(target, value)

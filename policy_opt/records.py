@@ -116,6 +116,7 @@ class TrajectoryRecord:
     env: str = ""
     env_version: str = ""
     transcript: str = ""
+    """The episode as JSON (``Trajectory``); empty unless the algorithm keeps it for another judge."""
 
     @property
     def r_global(self) -> float:

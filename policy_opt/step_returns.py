@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from axiomrm.policy_opt.returns import LocalReturn, local_returns
 from axiomrm.policy_opt.running import RunningStatistics
 
 OUTCOME = "outcome"
+EpisodeReward = Literal["outcome", "summed"]
 
 
 def local_target(step: StepRecord) -> str:
@@ -101,3 +103,15 @@ def judge_mean(record: TrajectoryRecord) -> float:
     """Mean of the trajectory's scored turn rewards; NaN if none is."""
     values = [step.r_local for step in record.steps if not np.isnan(step.r_local)]
     return float(np.mean(values)) if values else NAN
+
+
+def episode_return(record: TrajectoryRecord, reward: EpisodeReward) -> float:
+    """The outcome, or with ``summed`` the outcome plus every turn reward; NaN if a part is missing."""
+    if reward == "outcome":
+        return record.r_global
+    return record.r_global + sum(step.r_local for step in record.steps)
+
+
+def mean_action_tokens(records: Sequence[TrajectoryRecord]) -> float:
+    """Sampled tokens a trajectory; 1 without any trajectory."""
+    return float(np.mean([record.n_action_tokens for record in records])) if records else 1.0

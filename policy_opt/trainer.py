@@ -21,11 +21,12 @@ import torch
 from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt import checkpoint, reward
-from axiomrm.policy_opt.algorithm import Guardable
+from axiomrm.policy_opt.algorithm import ActorCritic, Guardable, Rescoring
 from axiomrm.policy_opt.algorithms import build_algorithm
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.kl import KLController
+from axiomrm.policy_opt.logprobs import hidden_size
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
 from axiomrm.policy_opt.monitors import GAMED, HeldOut, Monitors
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
@@ -34,7 +35,7 @@ from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.seeds import generator
 from axiomrm.policy_opt.spot_checks import write_spot_checks
 from axiomrm.policy_opt.trackers import Tracker
-from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step
+from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step, token_values
 
 log = logging.getLogger(__name__)
 Metrics = dict[str, float]
@@ -84,16 +85,25 @@ class PolicyTrainer:
         self.reference = copy.deepcopy(model).requires_grad_(False) if config.kl.enabled else None
         self.reference_hash = checkpoint.weights_hash(model)
         self.algorithm = build_algorithm(config.algorithm)
+        if isinstance(self.algorithm, Rescoring):
+            self.algorithm.turn_judge = turn_judge
         self.kl = KLController(config.kl.initial_beta, config.kl.target_nats_per_token)
-        trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            trainable, lr=config.learning_rate, weight_decay=config.weight_decay
+            self._parameter_groups(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
         self.iteration = 0
         self.grad_norms: list[float] = []
         self.monitors = Monitors(config.monitors, heldout)
         self.tracker = tracker
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = [{"params": [p for p in self.model.parameters() if p.requires_grad]}]
+        if isinstance(self.algorithm, ActorCritic):
+            self.algorithm.open_critic(hidden_size(self.model))
+            head = list(self.algorithm.critic.parameters())
+            groups.append({"params": head, "lr": self.algorithm.critic_learning_rate})
+        return groups
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -126,8 +136,7 @@ class PolicyTrainer:
         self._score(episodes)
         scored = time.perf_counter()
         records = [episode.record for episode in episodes]
-        if self.reference is not None and self.algorithm.uses_kl:
-            attach_reference(self.reference, records, token_budget=self.config.tokens_per_forward)
+        self._prepare(episodes)
         metrics: Metrics = {"iteration": float(self.iteration), **rollout_metrics(episodes)}
         metrics |= self.algorithm.ingest(records, self.iteration)
         metrics |= self._update()
@@ -160,6 +169,18 @@ class PolicyTrainer:
                 "outcome does not; read alarms.jsonl, then train in a new folder with another judge, or with "
                 "on_hack 'guard' (outcomes alone from the alarm on)"
             )
+
+    def _prepare(self, episodes: list[Episode]) -> None:
+        """What an algorithm reads of the rollouts besides rewards."""
+        records, budget = [episode.record for episode in episodes], self.config.tokens_per_forward
+        if self.reference is not None and self.algorithm.needs_reference:
+            attach_reference(self.reference, records, token_budget=budget)
+        if isinstance(self.algorithm, ActorCritic):
+            critic = self.algorithm.critic
+            self.algorithm.take_values(token_values(self.model, critic, records, token_budget=budget))
+        if isinstance(self.algorithm, Rescoring) and self.algorithm.keeps_transcripts:
+            for episode in episodes:
+                episode.record.transcript = episode.trajectory.model_dump_json()
 
     def draw_tasks(self, iteration: int) -> list[Task]:
         """Tasks of an iteration: consecutive pieces of reshuffled rounds over all tasks."""
@@ -221,7 +242,8 @@ class PolicyTrainer:
             )
             (reused if minibatch.reuse else fresh).append(stats)
             stopped = self._should_stop_reuse(stats)
-            self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
+            if not math.isnan(stats.grad_norm):
+                self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
             if stopped and minibatch.reuse:
                 break
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}

@@ -1,15 +1,16 @@
 """One optimizer step over a minibatch: packed forwards, policy term plus KL, clipped gradient."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from axiomrm.policy_opt.admission import admission_check
-from axiomrm.policy_opt.algorithm import Algorithm, LossParts, Minibatch
+from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, LossParts, Minibatch
 from axiomrm.policy_opt.buffer import ess_of
 from axiomrm.policy_opt.kl import k3, kl_surrogate
 from axiomrm.policy_opt.logprobs import selected_logprobs
@@ -26,7 +27,9 @@ class UpdateStats:
     grad_norm: float = float("nan")
     tokens: int = 0
     logps: list[Tensor] = field(default_factory=list)
+    """Of fresh tokens."""
     behaviour: list[Tensor] = field(default_factory=list)
+    """Of fresh tokens."""
     fresh_k3: list[Tensor] = field(default_factory=list)
     entropy: list[Tensor] = field(default_factory=list)
     keep: list[bool] = field(default_factory=list)
@@ -70,6 +73,7 @@ def accumulate_gradient(
     )
     stats = UpdateStats()
     device = next(model.parameters()).device
+    critic = algorithm.critic if isinstance(algorithm, ActorCritic) else None
     for batch in micro_batches(minibatch.steps, weights, token_budget=token_budget):
         out = selected_logprobs(
             model,
@@ -80,6 +84,8 @@ def accumulate_gradient(
             batch.temperature,
         )
         logp_N = out.logp_N.to("cpu")
+        if critic is not None:
+            batch = replace(batch, value_N=critic(out.hidden_NH).to("cpu"))
         loss, parts = token_loss(algorithm, batch, logp_N, kl_beta)
         loss.backward()  # type: ignore[no-untyped-call]  # torch
         _note(stats, batch, loss, logp_N.detach(), out.entropy_N.to("cpu"), parts)
@@ -91,11 +97,12 @@ def _note(
 ) -> None:
     stats.loss += float(loss.detach())
     stats.tokens += int(batch.attention_mask_RL.sum())
-    stats.logps.append(logp_N)
-    stats.behaviour.append(batch.behaviour_N)
+    fresh_N = batch.fresh_S[batch.step_N]
+    stats.logps.append(logp_N[fresh_N])
+    stats.behaviour.append(batch.behaviour_N[fresh_N])
     stats.entropy.append(entropy_N)
     if batch.reference_N is not None:
-        stats.fresh_k3.append(k3(logp_N, batch.reference_N)[batch.fresh_S[batch.step_N]])
+        stats.fresh_k3.append(k3(logp_N, batch.reference_N)[fresh_N])
     stats.keep += parts.keep_S.tolist()
     stats.correction += parts.correction_S.tolist()
     stats.rho += parts.ratios.rho_S.tolist()
@@ -128,29 +135,51 @@ def optimizer_step(
             torch.cat(stats.logps).numpy(), torch.cat(stats.behaviour).numpy(), max_gap=admission_gap
         )
     parameters = [p for p in model.parameters() if p.grad is not None]
-    stats.grad_norm = float(torch.nn.utils.clip_grad_norm_(parameters, grad_clip))
+    if parameters:
+        stats.grad_norm = float(nn.utils.clip_grad_norm_(parameters, grad_clip))
+    if isinstance(algorithm, ActorCritic):
+        nn.utils.clip_grad_norm_(algorithm.critic.parameters(), grad_clip)
     optimizer.step()
     return stats
 
 
-@torch.no_grad()
 def attach_reference(ref_model: Any, records: Sequence[TrajectoryRecord], *, token_budget: int) -> None:
     """Fill ``ref_logprobs`` of every step from the frozen reference, at the sampling temperature."""
+    for item, values in _each_step(ref_model, records, None, token_budget):
+        item.step.ref_logprobs = values
+
+
+def token_values(
+    model: Any, critic: nn.Module, records: Sequence[TrajectoryRecord], *, token_budget: int
+) -> dict[tuple[str, int], NDArray[np.float32]]:
+    """The critic's value of the state before each action token, by trajectory and turn."""
+    rows = _each_step(model, records, critic, token_budget)
+    return {(item.record.traj_id, item.step.turn): values for item, values in rows}
+
+
+@torch.no_grad()
+def _each_step(
+    model: Any, records: Sequence[TrajectoryRecord], critic: nn.Module | None, token_budget: int
+) -> list[tuple[DrawnStep, NDArray[np.float32]]]:
+    """Every step with the log-probs of its tokens, or with the critic's values if there is one."""
     drawn = [DrawnStep(record, step, 0.0) for record in records for step in record.steps]
-    device = next(ref_model.parameters()).device
+    device = next(model.parameters()).device
+    found: list[tuple[DrawnStep, NDArray[np.float32]]] = []
     for batch in micro_batches(drawn, [1.0] * len(drawn), token_budget=token_budget):
         out = selected_logprobs(
-            ref_model,
+            model,
             batch.input_ids_RL.to(device),
             batch.attention_mask_RL.to(device),
             batch.row_N.to(device),
             batch.column_N.to(device),
             batch.temperature,
         )
-        values = out.logp_N.to("cpu").numpy()
+        answer = out.logp_N if critic is None else critic(out.hidden_NH)
+        values = answer.float().to("cpu").numpy()
         sizes = np.cumsum([item.step.n_tokens for item in batch.steps])[:-1]
-        for item, part in zip(batch.steps, np.split(values, sizes), strict=True):
-            item.step.ref_logprobs = part.astype(np.float32)
+        parts = np.split(values, sizes)
+        found += [(item, part.astype(np.float32)) for item, part in zip(batch.steps, parts, strict=True)]
+    return found
 
 
 def _trajectory_numbers(steps: Sequence[DrawnStep]) -> list[int]:

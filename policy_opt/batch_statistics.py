@@ -1,0 +1,61 @@
+"""What a batch of trajectories teaches the running statistics, once its own baselines are computed."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from axiomrm.policy_opt.advantages import group_discrimination, per_owner_std
+from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
+from axiomrm.policy_opt.running import RunningStatistics
+from axiomrm.policy_opt.step_returns import OUTCOME, judge_mean, local_target
+
+RawAdvantage = Callable[[TrajectoryRecord, StepRecord, RunningStatistics], tuple[float, float]]
+
+
+def take_in(
+    stats: RunningStatistics,
+    before: RunningStatistics,
+    records: Sequence[TrajectoryRecord],
+    *,
+    raw: RawAdvantage,
+) -> None:
+    """Update baselines, scales, cost of a turn, tokens a trajectory and discrimination.
+
+    Args:
+        stats: updated in place.
+        before: the statistics that this batch's baselines come from; gets this batch's scale where it has
+            none.
+        records: trajectories with their returns attached.
+        raw: unscaled global and local advantage of a step; NaN = missing.
+    """
+    pairs = [(record, step) for record in records for step in record.steps]
+    advantages = [raw(record, step, before) for record, step in pairs]
+    owners = [record.traj_id for record, _ in pairs]
+    for target in sorted({local_target(step) for _, step in pairs}):
+        mine = [i for i, (_, step) in enumerate(pairs) if local_target(step) == target]
+        rows = [(owners[i], pairs[i][0].task_type, pairs[i][1].turn, _local(pairs[i][1])) for i in mine]
+        stats.update_baselines(target, rows)
+        spread = per_owner_std([advantages[i][1] for i in mine], [owners[i] for i in mine])
+        _update_sigma(stats, before, target, spread)
+        cost = [pairs[i][1].r_local for i in mine if not np.isnan(pairs[i][1].r_local)]
+        stats.update_scalar(f"cost:{target.removeprefix('local:')}", float(np.mean(cost)) if cost else NAN)
+    stats.update_baselines(OUTCOME, [(r.traj_id, r.task_type, None, r.r_global) for r in records])
+    _update_sigma(stats, before, OUTCOME, per_owner_std([a for a, _ in advantages], owners))
+    if records:
+        stats.update_scalar("action_tokens", float(np.mean([r.n_action_tokens for r in records])))
+    for group in sorted({record.group_id for record in records}):
+        members = [record for record in records if record.group_id == group]
+        stats.add_discrimination(
+            group_discrimination([judge_mean(r) for r in members], [r.outcome for r in members])
+        )
+
+
+def _local(step: StepRecord) -> float:
+    return NAN if step.returns is None else step.returns.local.value
+
+
+def _update_sigma(stats: RunningStatistics, before: RunningStatistics, target: str, value: float) -> None:
+    stats.update_sigma(target, value)
+    if np.isnan(before.sigma(target)):
+        # No running scale yet: the first batch is scaled by its own.
+        before.update_sigma(target, value)

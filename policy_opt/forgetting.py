@@ -1,0 +1,43 @@
+"""Consent withdrawn: a subject's trajectories leave a policy run's checkpoint.
+
+Covers: the replay buffer with transcripts, stored successes, success rates of the tasks they came from.
+
+Does not cover: weights that were trained on them; sums over many trajectories (running baselines and scales,
+leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks and reports, which hold
+transcripts; a trainer that is running, which writes its own state again: stop it first.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from axiomrm.errors import ConfigError
+from axiomrm.policy_opt import checkpoint
+from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.config import PolicyConfig
+
+
+def forget_subject(folder: Path, subject: str) -> int:
+    """Rewrite the newest checkpoint in ``folder`` without the subject; returns how many records went.
+
+    A kill leaves the old state or the new one.
+
+    Raises:
+        ConfigError: no checkpoint there.
+    """
+    path = checkpoint.latest(Path(folder))
+    if path is None:
+        raise ConfigError(f"{folder}: no checkpoint of a policy run")
+    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    algorithm = build_algorithm(PolicyConfig.model_validate(state["config"]).algorithm)
+    algorithm.load_state_dict(state["algorithm"])
+    gone = algorithm.forget(subject)
+    if gone:
+        state["algorithm"] = algorithm.state_dict()
+        partial = path / "state.json.partial"
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path / "state.json")
+    return gone
