@@ -59,6 +59,8 @@ class Scored(_Value):
     p_na: float | None = None
     spread: float | None = None
     """Standard deviation over critiques; ``None`` for a single reading."""
+    interval: tuple[float, float] | None = None
+    """Where a person's value lies at the calibrator's level; ``None``: no calibrator gives one."""
     mode: Literal["direct", "critique", "programmatic", "constraint"] = "direct"
     readout: Literal["expected", "argmax", "sampled", "exact"] = "expected"
     n: int = 1

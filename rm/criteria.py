@@ -1,9 +1,12 @@
 """Rubric items as questions for the judge, the same for training rows and scoring."""
 
+from collections.abc import Sequence
+
 from axiomrm.data.verdict import Scored, Verdict
 from axiomrm.rm.labels import Label, LabelSet, binary_labels, label_set, level_labels
 from axiomrm.rm.prompt import Criterion
 from axiomrm.rubrics import ActiveAxiom, ActiveItem
+from axiomrm.rubrics.model import Scale
 
 COMPLIES = "Y"
 
@@ -23,11 +26,16 @@ def criterion_of(item: ActiveItem | ActiveAxiom) -> Criterion:
 
 def labels_of(item: ActiveItem | ActiveAxiom) -> LabelSet:
     """The legal labels of an item."""
-    if isinstance(item, ActiveAxiom) and item.severities:
-        violated = [Label(str(i), 0.0, f"violated: {s}", s) for i, s in enumerate(item.severities, 1)]
+    return labels_for(item.severities if isinstance(item, ActiveAxiom) else (), item.scale)
+
+
+def labels_for(severities: Sequence[str], scale: Scale | None = None) -> LabelSet:
+    """The legal labels: a severity each for an axiom that names several, else those of the scale."""
+    if severities:
+        violated = [Label(str(i), 0.0, f"violated: {s}", s) for i, s in enumerate(severities, 1)]
         return label_set([Label(COMPLIES, 1.0, "yes"), *violated])
-    if item.scale.kind == "ordinal":
-        return level_labels([(anchor.value, anchor.text) for anchor in item.scale.anchors])
+    if scale is not None and scale.kind == "ordinal":
+        return level_labels([(anchor.value, anchor.text) for anchor in scale.anchors])
     return binary_labels()
 
 

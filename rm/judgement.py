@@ -1,13 +1,14 @@
 """What ``RewardModel.score`` returns."""
 
-import html
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from axiomrm.data.verdict import CannotAssess, Failed, Scored, Verdict
+from axiomrm.data.verdict import Failed, Verdict
+
+Outcome = Literal["a", "b", "tie"]
 
 
 class _Value(BaseModel):
@@ -32,12 +33,14 @@ class TurnJudgement(_Value):
 class Judgement(_Value):
     """One trajectory against one rubric."""
 
+    schema_: Literal["axiomrm/judgement-1"] = Field(default="axiomrm/judgement-1", alias="schema")
     id: str = ""
     """The trajectory's id."""
     reward: float | None
     """``None``: abstained, see ``reason``; no gradient, no place in a mean."""
     interval: tuple[float, float]
-    """Where the reward lies whatever the missing verdicts turn out to be."""
+    """Where the reward lies whatever the missing verdicts turn out to be, and, with a calibrator, wherever
+    in its own conformal interval each criterion's value lies (gates of axioms apart)."""
     coverage: float
     """Share of the applicable weight that was Scored."""
     gate: float | None
@@ -51,6 +54,8 @@ class Judgement(_Value):
     rubric_hash: str = ""
     compiled_hash: str = ""
     judge_revision: str = ""
+    calibration: str = ""
+    """Hash of the calibrator; empty: none."""
     usage: dict[str, int] = Field(default_factory=dict)
     rank_key: tuple[bool, float, float] | None = None
     """Larger is better: no hard violation, then gate, then value before it; ``None`` if abstaining."""
@@ -67,42 +72,45 @@ class Judgement(_Value):
         return dict(Counter(outcome(verdict) for _, _, verdict in self.all_verdicts()))
 
     def to_json(self) -> str:
-        """JSON with a fixed order of fields."""
-        return self.model_dump_json()
+        """JSON with a fixed order of fields and its schema's name; ``model_validate_json`` reads it."""
+        return self.model_dump_json(by_alias=True)
 
     def explain(self) -> str:
         """The judgement in words, one criterion a line."""
-        lines = [f"{self.id or 'trajectory'}: {_headline(self)}"]
-        lines += [f"  {name}: {_sentence(verdict)}" for name, verdict in self.verdicts.items()]
-        for turn in self.turns:
-            lines.append(f"  t{turn.index + 1}: {_headline(turn)}")
-            lines += [f"    {name}: {_sentence(verdict)}" for name, verdict in turn.verdicts.items()]
-        flags = sorted(
-            {flag for _, _, verdict in self.all_verdicts() for flag in getattr(verdict, "flags", ())}
-        )
-        return "\n".join([*lines, *([f"  flags: {', '.join(flags)}"] if flags else [])])
+        from axiomrm.rm.explaining import in_words
+
+        return in_words(self)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'' if turn is None else f't{turn + 1}'}</td><td>{html.escape(name)}</td>"
-            f"<td>{html.escape(_sentence(verdict))}</td></tr>"
-            for turn, name, verdict in self.all_verdicts()
-        )
-        head = f"<b>{html.escape(self.id)}</b> {html.escape(_headline(self))}"
-        return (
-            f"<div>{head}<table><tr><th>turn</th><th>criterion</th><th>verdict</th></tr>{rows}</table></div>"
-        )
+        from axiomrm.rm.explaining import as_html
+
+        return as_html(self)
 
 
 class PairJudgement(_Value):
     """Two judgements of one task, compared."""
 
-    winner: Literal["a", "b", "tie"] | None
+    winner: Outcome | None
     """``None``: one side abstained."""
     margin: float | None
     """Reward of a minus reward of b."""
     a: Judgement
     b: Judgement
+
+
+class PairVerdict(_Value):
+    """What a judge that saw both answers says, asked in both orders."""
+
+    winner: Outcome | None
+    """Where both orders agree; a conflict is a tie; ``None``: an order has no verdict."""
+    p_a: float | None = None
+    """Mean over orders of A = 1, T = 0.5, B = 0, as seen from a; ``None`` like ``winner``."""
+    consistent: bool | None = None
+    """Whether both orders say the same."""
+    orders: tuple[Verdict, Verdict]
+    """With a first and with b first; ``A`` is the answer that was shown first."""
+    reason: str = ""
+    """Why there is no winner."""
 
 
 class Ranked(_Value):
@@ -115,50 +123,22 @@ class Ranked(_Value):
     judgement: Judgement
 
 
+class TournamentPlace(_Value):
+    """One candidate's place after meeting every other in both orders."""
+
+    index: int
+    """Position in the call."""
+    place: int | None
+    """From 1; equal points share one; ``None``: no comparison has an outcome."""
+    points: float | None
+    """Mean over its comparisons: win 1, tie 0.5."""
+    compared: int
+    """Comparisons that have an outcome, of n - 1."""
+
+
 def outcome(verdict: Verdict) -> str:
     """``scored``, ``cannot_assess`` or ``failed:<kind>``."""
     return f"failed:{verdict.kind}" if isinstance(verdict, Failed) else verdict.status
-
-
-def ahead(a: Judgement, b: Judgement, tie_band: float) -> Literal["a", "b", "tie"] | None:
-    """Which of two is better: a hard violation loses, else the reward, with a band of ties."""
-    if a.reward is None or b.reward is None or a.rank_key is None or b.rank_key is None:
-        return None
-    if a.rank_key[0] != b.rank_key[0]:
-        return "a" if a.rank_key[0] else "b"
-    if abs(a.reward - b.reward) <= tie_band:
-        return "tie"
-    return "a" if a.reward > b.reward else "b"
-
-
-def _headline(unit: Judgement | TurnJudgement) -> str:
-    low, high = unit.interval
-    reward = "abstains" if unit.reward is None else f"{unit.reward:.3f}"
-    parts = [f"reward {reward} in [{low:.2f}, {high:.2f}]", f"coverage {unit.coverage:.2f}"]
-    parts.append("gate unknown" if unit.gate is None else f"gate {unit.gate:g}")
-    parts += [f"violated: {', '.join(unit.violated_axioms)}"] if unit.violated_axioms else []
-    return "; ".join([*parts, *([unit.reason] if unit.reason else [])])
-
-
-def _sentence(verdict: Verdict) -> str:
-    if isinstance(verdict, Failed):
-        return f"failed ({verdict.kind}): {verdict.detail}"
-    if isinstance(verdict, CannotAssess):
-        return f"cannot assess: {verdict.reason}"
-    return _scored(verdict)
-
-
-def _scored(verdict: Scored) -> str:
-    shares = _shares(verdict.distribution)
-    quotes = "".join(f' [t{e.turn + 1} {e.status}: "{e.quote}"]' for e in verdict.evidence)
-    notes = f" — {verdict.critique}" if verdict.critique else ""
-    return f"{verdict.value:.3f} {verdict.label}{shares}{notes}{quotes}"
-
-
-def _shares(distribution: Mapping[str, float]) -> str:
-    if not distribution:
-        return ""
-    return " (" + ", ".join(f"{label} {p:.2f}" for label, p in distribution.items()) + ")"
 
 
 def score_schema() -> dict[str, Any]:

@@ -4,17 +4,17 @@ All model questions of all trajectories of a call go to the engine together; the
 Which criteria apply comes from the task and, for turn items, from the prefix before the judged message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
-from axiomrm.errors import ConfigError
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.asking import VerdictRequest
 from axiomrm.rm.criteria import criterion_of, settled
 from axiomrm.rm.judgement import Judgement, TurnJudgement
-from axiomrm.rubrics import ActiveAxiom, ActiveItem, ActiveRubric, Aggregate, aggregate, judge
+from axiomrm.rubrics import ActiveAxiom, ActiveItem, ActiveRubric, Aggregate, Rubric, aggregate, judge
 
 Item = ActiveItem | ActiveAxiom
 Unit = int | None
@@ -36,13 +36,15 @@ def judge_all(
     pairs: Sequence[tuple[Trajectory, ActiveRubric]],
     ask: Callable[[Sequence[VerdictRequest]], list[Verdict]],
     judge_revision: str,
+    calibration: str = "",
 ) -> list[Judgement]:
     """One judgement a pair, in order.
 
     Args:
         pairs: trajectories with the rubric bound to their task.
         ask: answers the questions that need a model.
-        judge_revision: goes into every judgement.
+        judge_revision: goes into every judgement, like ``calibration``.
+        calibration: hash of the calibrator that ``ask`` applies.
 
     Raises:
         DataError: a turn feature without default has no record in some prefix.
@@ -57,7 +59,19 @@ def judge_all(
     for plan in plans:
         for item, turn in plan.asked:
             plan.answers[item.id, turn] = settled(item, next(answers))
-    return [_judgement(plan, judge_revision) for plan in plans]
+    stamps = {"judge_revision": judge_revision, "calibration": calibration}
+    return [_judgement(plan, stamps) for plan in plans]
+
+
+def bound(trajectory: Trajectory, rubric: Rubric) -> ActiveRubric | Failed:
+    """The rubric bound to the trajectory's task, or why it cannot be, at any of its turns."""
+    try:
+        active = rubric.bind(trajectory.task.features, task=trajectory.task_id or trajectory.id)
+        for turn in trajectory.turns:
+            active.at_turn(trajectory.before(turn.index))
+    except DataError as error:
+        return Failed(kind="bad_input", detail=str(error))
+    return active
 
 
 def _plan(trajectory: Trajectory, active: ActiveRubric) -> _Plan:
@@ -93,7 +107,7 @@ def _votes(item: Item) -> int:
     return item.judge.votes if item.judge.kind == "llm" else 1
 
 
-def _judgement(plan: _Plan, judge_revision: str) -> Judgement:
+def _judgement(plan: _Plan, stamps: Mapping[str, str]) -> Judgement:
     turns = tuple(_turn(plan, t, rubric) for t, rubric in enumerate(plan.turns))
     whole: dict[str, Verdict | list[Verdict | None]] = {}
     for item in _items(plan.active):
@@ -108,7 +122,7 @@ def _judgement(plan: _Plan, judge_revision: str) -> Judgement:
         turns=turns,
         rubric_hash=plan.active.rubric_hash,
         compiled_hash=plan.active.compiled_hash,
-        judge_revision=judge_revision,
+        **stamps,
         usage={"model_verdicts": len(plan.asked), "verdicts": len(plan.answers)},
         rank_key=result.rank_key,
         **_fields(result),

@@ -9,7 +9,7 @@ settings, and critiques are averaged over because one narrows the distribution (
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from axiomrm.data.verdict import CannotAssess, Evidence, Failed, Scored, Verdict
 from axiomrm.rm.labels import NOT_ASSESSABLE, LabelSet
@@ -57,27 +57,49 @@ def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule())
         labels: the legal labels with their values.
         rule: read-out, mode and smallest captured mass.
     """
-    if rule.readout == "sampled":
-        return _shares(readings, labels, rule)
-    if any(reading.logprobs is None for reading in readings):
+    if rule.readout != "sampled" and any(reading.logprobs is None for reading in readings):
         detail = f"read-out {rule.readout!r} needs label log-probabilities and the engine gave none"
         return Failed(kind="no_logprobs", detail=detail)
-    shares, masses, flags = [], [], set[str]()
-    for reading in readings:
-        p, bounded = _probabilities(reading, labels)
-        mass = math.fsum(math.exp(x) for x in (reading.logprobs or {}).values())
-        flags |= {*reading.flags, *({"mass_bound"} if bounded else ())}
-        if math.isfinite(mass) and mass > 0 and mass >= rule.min_mass:
-            shares.append(_normalised(p))
-            masses.append(mass)
-    if not shares:
-        best = max(math.fsum(map(math.exp, (r.logprobs or {}).values())) for r in readings)
+    counted = counting(readings, labels, rule)
+    flags = {flag for reading in readings for flag in reading.flags}
+    if rule.readout == "sampled":
+        if not counted:
+            return Failed(kind="no_verdict", detail=f"none of {len(readings)} samples holds a legal label")
+        return _verdict(counted, readings, labels, rule, tuple(sorted(flags)))
+    if not counted:
+        best = max(captured_mass(r.logprobs or {}) for r in readings)
         return Failed(kind="low_mass", detail=f"captured mass {best:.6g} is below {rule.min_mass:g}")
-    if len(shares) < len(readings):
-        flags.add("low_mass_readings")
-    verdict = _verdict(shares, readings, labels, rule, tuple(sorted(flags)))
-    mean_mass = min(math.fsum(masses) / len(masses), 1.0)
+    flags |= {"mass_bound"} if any(_bounded(r, labels) for r in readings) else set()
+    flags |= {"low_mass_readings"} if len(counted) < len(readings) else set()
+    verdict = _verdict(counted, readings, labels, rule, tuple(sorted(flags)))
+    mean_mass = min(math.fsum(share.mass for share in counted) / len(counted), 1.0)
     return verdict.model_copy(update={"captured_mass": mean_mass}) if isinstance(verdict, Scored) else verdict
+
+
+class Share(NamedTuple):
+    """A reading that counts."""
+
+    q: Mapping[str, float]
+    """Label token to its share of the captured mass, X included."""
+    mass: float
+
+
+def counting(readings: Sequence[Reading], labels: LabelSet, rule: Rule) -> list[Share]:
+    """The readings that count: with enough captured mass, or (``sampled``) with a legal label."""
+    if rule.readout == "sampled":
+        written = [reading.label for reading in readings if reading.label in labels.tokens]
+        return [Share({token: float(token == label) for token in labels.tokens}, 1.0) for label in written]
+    masses = [captured_mass(reading.logprobs or {}) for reading in readings]
+    return [
+        Share(_normalised(_probabilities(reading, labels)), mass)
+        for reading, mass in zip(readings, masses, strict=True)
+        if math.isfinite(mass) and mass > 0 and mass >= rule.min_mass
+    ]
+
+
+def assessed(q: Mapping[str, float], labels: LabelSet) -> dict[str, float] | None:
+    """Without X, renormalised; ``None`` if all was X."""
+    return _normalised({label: q[label] for label in labels.values}) if q[NOT_ASSESSABLE] < 1 else None
 
 
 def captured_mass(logprobs: Mapping[str, float]) -> float:
@@ -91,12 +113,15 @@ def confidence(distribution: Mapping[str, float]) -> float:
     return 1.0 if k == 1 else (k * max(distribution.values()) - 1) / (k - 1)
 
 
-def _probabilities(reading: Reading, labels: LabelSet) -> tuple[dict[str, float], bool]:
+def _probabilities(reading: Reading, labels: LabelSet) -> dict[str, float]:
     """Label probabilities; an unseen label of a top-k engine gets the middle of its possible range."""
     known = {label: math.exp(x) for label, x in (reading.logprobs or {}).items()}
-    unseen = [token for token in labels.tokens if token not in known]
     guess = (reading.bound or 0.0) / 2
-    return {token: known.get(token, guess) for token in labels.tokens}, bool(unseen and reading.bound)
+    return {token: known.get(token, guess) for token in labels.tokens}
+
+
+def _bounded(reading: Reading, labels: LabelSet) -> bool:
+    return bool(reading.bound) and any(token not in (reading.logprobs or {}) for token in labels.tokens)
 
 
 def _normalised(p: Mapping[str, float]) -> dict[str, float]:
@@ -104,31 +129,20 @@ def _normalised(p: Mapping[str, float]) -> dict[str, float]:
     return {label: x / total for label, x in p.items()}
 
 
-def _shares(readings: Sequence[Reading], labels: LabelSet, rule: Rule) -> Verdict:
-    """Shares of the labels that were written, for engines without log-probabilities."""
-    written = [reading.label for reading in readings if reading.label in labels.tokens]
-    if not written:
-        return Failed(kind="no_verdict", detail=f"none of {len(readings)} samples holds a legal label")
-    one_hot = [{token: float(token == label) for token in labels.tokens} for label in written]
-    flags = tuple(sorted({flag for reading in readings for flag in reading.flags}))
-    return _verdict(one_hot, readings, labels, rule, flags)
-
-
 def _verdict(
-    shares: Sequence[Mapping[str, float]],
+    shares: Sequence[Share],
     readings: Sequence[Reading],
     labels: LabelSet,
     rule: Rule,
     flags: tuple[str, ...],
 ) -> Scored | CannotAssess:
     n = len(shares)
-    p_na = math.fsum(q[NOT_ASSESSABLE] for q in shares) / n
+    p_na = math.fsum(share.q[NOT_ASSESSABLE] for share in shares) / n
     critique = "\n\n".join(reading.critique for reading in readings if reading.critique)
     if p_na >= rule.x_threshold or p_na >= 1:
         reason = critique or f"the judge says that the recording does not tell (p = {p_na:.2f})"
         return CannotAssess(reason=reason, p_na=min(p_na, 1.0), critique=critique, flags=flags)
-    assessed = [q for q in shares if q[NOT_ASSESSABLE] < 1]
-    r = [_normalised({label: q[label] for label in labels.values}) for q in assessed]
+    r = [x for share in shares if (x := assessed(share.q, labels)) is not None]
     mean = _normalised({label: math.fsum(x[label] for x in r) for label in labels.values})
     label = max(mean, key=lambda token: mean[token])
     v = [math.fsum(x[token] * value for token, value in labels.values.items()) for x in r]

@@ -1,33 +1,31 @@
 """``RewardModel``: the judge as users meet it."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from axiomrm.data.trajectory import Trajectory, canonical_json
+from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
-from axiomrm.errors import DataError
-from axiomrm.rm.asking import Asking, VerdictRequest, ask
+from axiomrm.rm.asking import Asking, VerdictRequest
+from axiomrm.rm.calibration import read_calibration
 from axiomrm.rm.card import check_judge_card, read_judge_card
+from axiomrm.rm.comparing import Comparing
 from axiomrm.rm.engines.base import Engine
-from axiomrm.rm.judgement import Judgement, PairJudgement, Ranked, ahead
-from axiomrm.rm.judging import judge_all
-from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter, Mode
-from axiomrm.rm.readout import Readout
+from axiomrm.rm.judgement import Judgement
+from axiomrm.rm.judging import bound, judge_all
+from axiomrm.rm.modes import Modes, answer, checked, revision, settings
+from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter
 
 if TYPE_CHECKING:
     from axiomrm.rubrics import ActiveRubric, Personal, Rubric
 
 BATCH = 64
 """Trajectories judged together by ``score_many``."""
-TIE_BAND = 0.05
-"""Rewards that differ by at most this are a tie; our own starting value."""
+JudgeMode = Literal["direct", "critique", "gated"]
 
 
-class RewardModel:
+class RewardModel(Comparing):
     """Scores trajectories against rubrics with one judge, or without one for items that need none."""
 
     def __init__(
@@ -35,9 +33,12 @@ class RewardModel:
         engine: Engine | None,
         prompter: JudgePrompter | None,
         asking: Asking = Asking(),  # noqa: B008
+        modes: Modes = Modes(),  # noqa: B008
     ) -> None:
         """Put a judge together by hand; users call one of the class methods."""
-        self.engine, self.prompter, self.asking = engine, prompter, asking
+        self.engine, self.prompter, self.asking, self.modes = engine, prompter, asking, modes
+        if prompter is not None:
+            prompter.check_joint(asking.joint)
 
     @classmethod
     def from_pretrained(
@@ -45,11 +46,10 @@ class RewardModel:
         folder_or_id: str | Path,
         *,
         template: str | None = None,
-        mode: Mode = "direct",
+        mode: JudgeMode = "direct",
         min_mass: float | None = None,
         dtype: str = "float32",
         device: str | None = None,
-        readout: Readout = "expected",
         secret: str = DEFAULT_SECRET,
         **options: Any,
     ) -> "RewardModel":
@@ -58,32 +58,26 @@ class RewardModel:
         Args:
             folder_or_id: a checkpoint folder, or a hub id where the hub can be reached.
             template: prompt template; by default the judge card's, ``default`` without a card.
-            mode: ``direct`` (verdict alone) or ``critique`` (notes first).
+            mode: ``direct`` (verdict alone), ``critique`` (notes first), or ``gated`` (critiques only where
+                the direct verdict is less confident than the option ``gate``).
             min_mass: smallest captured mass; by default the card's, 0 for a model that was never
                 trained as a judge (its verdicts carry the flag ``untrained_judge``).
             dtype: ``float32``, ``bfloat16`` or ``float16``.
             device: torch device; the CPU by default.
-            readout: how label probabilities become a value.
             secret: key of the nonces; see ``axiomrm.rm.prompt.DEFAULT_SECRET``.
-            **options: further fields of ``Asking`` (``temperature``, ``max_notes_tokens``, ``seed``).
+            **options: further fields of :class:`~axiomrm.rm.request.Asking` (``readout``, ``joint``,
+                ``overflow``, ``turn_view``, ``adapter``, ``temperature``, ``max_notes_tokens``, ``seed``) and
+                of :class:`~axiomrm.rm.modes.Modes` (``gate``, ``n_samples``, ``stop``, ``calibration``). The
+                calibrator that lies in the folder is used unless ``calibration=None`` or another is given.
 
         Raises:
-            ConfigError: the model, its tokenizer or its judge card cannot be used.
+            ConfigError: the model, its tokenizer, its judge card or its calibrator cannot be used.
         """
         from axiomrm.rm.engines.transformers import TransformersEngine
 
         engine = TransformersEngine.load(str(folder_or_id), dtype=dtype, device=device)
-        return cls.from_engine(
-            engine,
-            engine.tokenizer,
-            folder=folder_or_id,
-            template=template,
-            min_mass=min_mass,
-            secret=secret,
-            mode=mode,
-            readout=readout,
-            **options,
-        )
+        given = {"template": template, "min_mass": min_mass, "secret": secret, "mode": mode, **options}
+        return cls.from_engine(engine, engine.tokenizer, folder=folder_or_id, **given)
 
     @classmethod
     def from_model(
@@ -105,7 +99,7 @@ class RewardModel:
 
         prompter = JudgePrompter(tokenizer, template=template, secret=secret)
         engine = TransformersEngine(model, tokenizer, end_ids=prompter.end_ids)
-        return cls(engine, prompter, Asking(min_mass=min_mass, untrained=untrained, **options))
+        return cls._set(engine, prompter, options, min_mass=min_mass, untrained=untrained)
 
     @classmethod
     def from_engine(
@@ -119,7 +113,7 @@ class RewardModel:
         secret: str = DEFAULT_SECRET,
         **options: Any,
     ) -> "RewardModel":
-        """A judge behind any engine; ``folder`` is where a judge card may lie."""
+        """A judge behind any engine; ``folder`` is where a judge card and a calibrator may lie."""
         card = read_judge_card(folder) if folder is not None else None
         prompter = JudgePrompter(
             tokenizer, template=template or (card.template if card else "default"), secret=secret
@@ -128,38 +122,51 @@ class RewardModel:
             check_judge_card(card, prompter, str(folder))
         if min_mass is None:
             min_mass = card.min_mass if card else 0.0
-        return cls(engine, prompter, Asking(min_mass=min_mass, untrained=card is None, **options))
+        if folder is not None:
+            options.setdefault("calibration", read_calibration(folder))
+        return cls._set(engine, prompter, options, min_mass=min_mass, untrained=card is None)
 
     @classmethod
     def connect(
         cls,
-        url: str,
+        url: str | Sequence[str],
         *,
         model: str,
+        tokenizer: str | Path | None = None,
         min_mass: float | None = None,
-        template: str = "default",
-        deadline_s: float = 60.0,
         **options: Any,
     ) -> "RewardModel":
-        """A judge behind an OpenAI-compatible server; the key comes from ``OPENAI_API_KEY``.
+        """A judge behind OpenAI-compatible servers; the key comes from ``OPENAI_API_KEY``.
+
+        The servers are asked at once what they can do: see "HTTP servers" in docs/judge.md.
 
         Args:
-            url: base URL, up to and with ``/v1``.
-            model: the server's name of the model.
-            min_mass: 0 by default: such a model counts as never trained as a judge unless this is set.
-            template: prompt template.
-            deadline_s: seconds for one verdict, retries included.
-            **options: ``mode``, ``readout``, ``temperature``, ``max_notes_tokens``, ``seed``, ``secret``.
+            url: base URL, up to and with ``/v1``, or several of servers of the same model.
+            model: the servers' name of the model.
+            tokenizer: folder or hub id of the served model. Prompts then go as token ids, as for a local
+                judge, and the judge card there counts.
+            min_mass: 0 by default: such a model counts as never trained as a judge unless this is set or it
+                has a judge card.
+            **options: as in ``from_pretrained``, ``template`` and ``secret``, and the limits ``deadline_s``,
+                ``concurrency``, ``rpm``, ``tpm`` … of ``axiomrm.rm.engines.http_limits.HttpLimits``.
 
         Raises:
-            ConfigError: the URL cannot be used.
+            JudgeError: no server answers.
+            ConfigError: a URL cannot be used, or a server cannot be this judge's.
         """
-        from axiomrm.rm.engines.openai import HttpLimits, OpenAIEngine
+        from axiomrm.rm.engines.openai import connected
 
-        secret = options.pop("secret", DEFAULT_SECRET)
-        prompter = JudgePrompter(None, template=template, secret=secret)
-        engine = OpenAIEngine(url, model, HttpLimits(deadline_s=deadline_s))
-        return cls(engine, prompter, Asking(min_mass=min_mass or 0.0, untrained=min_mass is None, **options))
+        engine = connected(url, model, options, tokenizer=tokenizer)
+        if min_mass is not None:
+            options.setdefault("untrained", False)
+        return cls.from_engine(engine, engine.tokenizer, folder=tokenizer, min_mass=min_mass, **options)
+
+    @classmethod
+    def _set(
+        cls, engine: Engine, prompter: JudgePrompter, options: Mapping[str, Any], **base: Any
+    ) -> "RewardModel":
+        asking, modes = settings(Asking(**base), Modes(), options)
+        return cls(engine, prompter, asking, checked(engine, prompter, asking, modes))
 
     @classmethod
     def programmatic(cls) -> "RewardModel":
@@ -168,20 +175,29 @@ class RewardModel:
 
     @property
     def judge_revision(self) -> str:
-        """SHA-256 over all on the model's side that changes a verdict; ``programmatic`` without a model."""
+        """SHA-256 over all on the model's side that changes a verdict; ``programmatic`` without a model.
+
+        The calibrator is not in it; its hash stands in ``Judgement.calibration``.
+        """
         if self.engine is None or self.prompter is None:
             return "programmatic"
-        parts = {
-            "engine": dict(self.engine.identity),
-            "prompt": self.prompter.fingerprint,
-            "mode": self.asking.mode,
-            "readout": self.asking.readout,
-        }
-        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+        return revision(self.engine, self.prompter, self.asking, self.modes.gate)
+
+    @property
+    def mode(self) -> JudgeMode:
+        """How verdicts are made."""
+        return self.asking.mode if self.modes.gate is None else "gated"
 
     def with_settings(self, **changes: Any) -> "RewardModel":
-        """The same loaded model asked otherwise (``mode``, ``readout``, ``min_mass`` …)."""
-        return RewardModel(self.engine, self.prompter, replace(self.asking, **changes))
+        """The same loaded model asked otherwise (``mode``, ``readout``, ``n_samples``, ``calibration`` …).
+
+        Raises:
+            ConfigError: an unknown setting, or a calibrator of another judge.
+        """
+        asking, modes = settings(self.asking, self.modes, changes)
+        if self.engine is not None and self.prompter is not None:
+            modes = checked(self.engine, self.prompter, asking, modes)
+        return RewardModel(self.engine, self.prompter, asking, modes)
 
     def verdicts(self, requests: Sequence[VerdictRequest]) -> list[Verdict]:
         """One verdict a request, in order, below any rubric.
@@ -192,7 +208,7 @@ class RewardModel:
             return [Failed(kind="infrastructure", detail="this reward model has no judge model")] * len(
                 requests
             )
-        return ask(self.engine, self.prompter, requests, self.asking)
+        return answer(self.engine, self.prompter, requests, self.asking, self.modes)
 
     def judge(self, pairs: Sequence[tuple[Trajectory, "ActiveRubric"]]) -> list[Judgement]:
         """One judgement for each trajectory with the rubric bound to its task (``rubric.bind``), in order.
@@ -200,9 +216,10 @@ class RewardModel:
         This is what to call with personal rubrics, or when binding is done elsewhere.
         """
         before = dict(self.usage)
-        judgements = judge_all(pairs, self.verdicts, self.judge_revision)
+        stamps = (self.judge_revision, self.modes.calibration.hash if self.modes.calibration else "")
+        judgements = judge_all(pairs, self.verdicts, *stamps)
         if len(pairs) == 1:
-            spent = {name: count - before[name] for name, count in self.usage.items()}
+            spent = {name: count - before.get(name, 0) for name, count in self.usage.items()}
             only = judgements[0]
             judgements = [only.model_copy(update={"usage": {**only.usage, **spent}})]
         return judgements
@@ -238,62 +255,12 @@ class RewardModel:
             yield from self._score_group(group, rubric)
 
     def _score_group(self, group: Sequence[Trajectory], rubric: "Rubric") -> list[Judgement | Failed]:
-        results: list[Judgement | Failed] = []
-        pairs, places = [], []
-        for trajectory in group:
-            try:
-                active = rubric.bind(trajectory.task.features, task=trajectory.task_id or trajectory.id)
-                for turn in trajectory.turns:
-                    active.at_turn(trajectory.before(turn.index))
-            except DataError as error:
-                results.append(Failed(kind="bad_input", detail=str(error)))
-                continue
-            places.append(len(results))
-            pairs.append((trajectory, active))
-            results.append(_PENDING)
-        for place, judgement in zip(places, self.judge(pairs), strict=True):
-            results[place] = judgement
-        return results
-
-    def compare(
-        self, a: Trajectory, b: Trajectory, rubric: "Rubric", *, tie_band: float = TIE_BAND
-    ) -> PairJudgement:
-        """Which of two answers to one task is better, from two pointwise judgements.
-
-        Args:
-            a: one candidate.
-            b: the other; both are judged by the rubric bound to their own task's features.
-            rubric: one rubric for both.
-            tie_band: rewards that differ by at most this are a tie.
-        """
-        left, right = self._pointwise([a, b], rubric)
-        margin = None if left.reward is None or right.reward is None else left.reward - right.reward
-        return PairJudgement(winner=ahead(left, right, tie_band), margin=margin, a=left, b=right)
-
-    def rank(
-        self, candidates: Sequence[Trajectory], rubric: "Rubric", *, tie_band: float = TIE_BAND
-    ) -> list[Ranked]:
-        """Candidates for one task, best first; those that abstain stand last, without a place."""
-        judgements = self._pointwise(candidates, rubric)
-        known = [(j.rank_key, i) for i, j in enumerate(judgements) if j.rank_key is not None]
-        ranked: list[Ranked] = []
-        for position, (_, i) in enumerate(sorted(known, key=lambda x: (x[0], -x[1]), reverse=True), 1):
-            leader = next((r for r in ranked if r.place == ranked[-1].place), None)
-            tied = leader is not None and ahead(leader.judgement, judgements[i], tie_band) == "tie"
-            place = leader.place if tied and leader is not None else position
-            ranked.append(Ranked(index=i, place=place, judgement=judgements[i]))
-        missing = [
-            Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if j.rank_key is None
-        ]
-        return ranked + missing
+        actives = [bound(trajectory, rubric) for trajectory in group]
+        pairs = [(t, a) for t, a in zip(group, actives, strict=True) if not isinstance(a, Failed)]
+        judgements = iter(self.judge(pairs))
+        return [a if isinstance(a, Failed) else next(judgements) for a in actives]
 
     @property
     def usage(self) -> Mapping[str, int]:
         """Tokens that the engine counted since it was loaded; empty if it counts none."""
         return dict(getattr(self.engine, "usage", {}))
-
-    def _pointwise(self, candidates: Sequence[Trajectory], rubric: "Rubric") -> list[Judgement]:
-        return self.judge([(t, rubric.bind(t.task.features, task=t.task_id or t.id)) for t in candidates])
-
-
-_PENDING = Failed(kind="engine_error", detail="not judged yet")

@@ -1,8 +1,8 @@
 """One item's verdicts → lo, hi and point: what is known, and what still might be.
 
-``Scored(v)`` → all three are v. ``CannotAssess`` → lo 0, hi 1, point = the worst value (0; for a penalty
-1), or absent under ``skip``. ``Failed``, or no verdict at all → lo 0, hi 1, point absent: a failure is
-never a number.
+``Scored(v)`` → all three are v, but lo and hi are the ends of its interval where a calibrator gave one.
+``CannotAssess`` → lo 0, hi 1, point = the worst value (0; for a penalty 1), or absent under ``skip``.
+``Failed``, or no verdict at all → lo 0, hi 1, point absent: a failure is never a number.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,8 @@ def read(verdict: AnyVerdict, item: ActiveItem) -> Reading:
     """Reading of one verdict."""
     if isinstance(verdict, Scored):
         value = verdict.value
-        return Reading(value, value, value, 1.0)
+        low, high = verdict.interval or (value, value)
+        return Reading(min(low, value), max(high, value), value, 1.0)
     if isinstance(verdict, CannotAssess) and item.on_cannot_assess == "worst":
         return Reading(0.0, 1.0, worst(item), 0.0)
     return Reading(0.0, 1.0, None, 0.0)

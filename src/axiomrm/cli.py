@@ -26,6 +26,7 @@ EXTRAS = {
     "safetensors": "train",
     "sklearn": "train",
     "gguf": "smollm2",
+    "psycopg": "cache",
     "z3": "smt",
     "matplotlib": "notebooks",
 }
@@ -58,6 +59,13 @@ VERBS = {
     "report": Verb("axiomrm.cli_run", "Write the report of a run again.", named=True),
     "score": Verb(
         "axiomrm.cli_score", "Score chat logs with a rubric, with or without a model.", target="score"
+    ),
+    "calibrate": Verb("axiomrm.cli_calibrate", "Fit a calibrator, or pick a gate, from labelled verdicts."),
+    "cache": Verb("axiomrm.cli_cache", "Look into a reading cache, prune it, erase from it."),
+    "audit": Verb(
+        "axiomrm.cli_audit",
+        "Say whether a reward predicts success and looks gamed, from rollouts.",
+        target="audit_file",
     ),
     "rubric": Verb("axiomrm.cli_rubric", "Lint, show and start rubrics."),
 }

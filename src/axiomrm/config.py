@@ -116,7 +116,6 @@ class JudgeConfig(Config):
 
     direct_share: float = Field(default=0.5, ge=0, le=1)
     """Training rows that answer without a critique."""
-    max_critique_tokens: int = Field(default=48, ge=1)
     eval_per_criterion: int = Field(default=240, ge=1)
     """Held-out questions a criterion, balanced."""
     general: GeneralConfig = GeneralConfig()

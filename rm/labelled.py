@@ -1,0 +1,183 @@
+"""Labels given by people, beside the scored rows (``axiomrm/score-1``) that they belong to.
+
+A label file holds one JSON object a line: ``id`` (of the recording), ``criterion``, ``label`` (a label token
+like ``Y`` or ``3``, the name that verdicts show for it, or ``X`` where it cannot be told); and where needed
+``turn`` (0-based, for turn criteria), ``side`` (``a`` or ``b`` of a pair record) and ``group`` (what several
+recordings share, such as a prompt; by default the recording itself).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from axiomrm.data.jsonl import Rejected
+from axiomrm.data.reading import stream_records
+from axiomrm.data.verdict import Scored, Verdict
+from axiomrm.errors import DataError
+from axiomrm.rm.calibration_fit import Labelled
+from axiomrm.rm.criteria import labels_for
+from axiomrm.rm.gating import GatePair
+from axiomrm.rm.judgement import ScoreRow
+from axiomrm.rm.labels import NOT_ASSESSABLE, LabelSet
+from axiomrm.rubrics import Rubric
+
+
+class Place(NamedTuple):
+    """What one label or verdict is about."""
+
+    id: str
+    side: str | None
+    turn: int | None
+    criterion: str
+
+
+class Label(NamedTuple):
+    """What a person said."""
+
+    label: str
+    group: str
+
+
+class Found(NamedTuple):
+    """A verdict of a scored row."""
+
+    verdict: Verdict
+    judge_revision: str
+
+
+class Join(NamedTuple):
+    """Labels with their verdicts."""
+
+    rows: list[Labelled]
+    left_out: Counter[str]
+    """Labels without a use, by reason."""
+
+
+def read_labels(path: Path) -> dict[Place, Label]:
+    """The labels of a file.
+
+    Raises:
+        DataError: there is no such file, a line that is no label, or one place labelled twice.
+    """
+    found: dict[Place, Label] = {}
+    for line, record in _records(path):
+        texts = [record.get(key) for key in ("id", "criterion", "label")]
+        turn, side = record.get("turn"), record.get("side")
+        if not all(isinstance(text, str) and text for text in texts) or not isinstance(turn, int | None):
+            raise DataError(
+                f"{path}:{line}: expected id, criterion and label as text (and turn as a number), "
+                f"found {sorted(record)}"
+            )
+        place = Place(str(texts[0]), side if isinstance(side, str) else None, turn, str(texts[1]))
+        if place in found:
+            raise DataError(f"{path}:{line}: {place.criterion!r} of {place.id!r} is labelled twice")
+        found[place] = Label(str(texts[2]), str(record.get("group") or place.id))
+    return found
+
+
+def read_verdicts(path: Path) -> dict[Place, Found]:
+    """Every verdict of a file of ``axiomrm score``.
+
+    Raises:
+        DataError: there is no such file, or a line that is no scored row.
+    """
+    found: dict[Place, Found] = {}
+    for line, record in _records(path):
+        try:
+            row = ScoreRow.model_validate(record)
+        except ValidationError as error:
+            raise DataError(
+                f"{path}:{line}: not a row of axiomrm score: {error.errors()[0]['msg']}"
+            ) from error
+        for turn, criterion, verdict in row.judgement.all_verdicts():
+            place = Place(row.id, row.side, turn, criterion)
+            found[place] = Found(verdict, row.judgement.judge_revision)
+    return found
+
+
+def label_sets(rubric: Rubric) -> dict[str, LabelSet]:
+    """The legal labels of every criterion and axiom that a judge model may be asked."""
+    sets = {t.id: labels_for((), t.scale) for t in rubric.theorems}
+    return sets | {a.id: labels_for(tuple(a.caps or ())) for a in rubric.axioms if a.type != "premise"}
+
+
+def join(
+    labels: Mapping[Place, Label], verdicts: Mapping[Place, Found], sets: Mapping[str, LabelSet]
+) -> Join:
+    """Labelled verdicts to calibrate on; what cannot be used is counted.
+
+    Raises:
+        DataError: a label that its criterion does not have, or a criterion that the rubric does not have.
+    """
+    rows: list[Labelled] = []
+    left_out: Counter[str] = Counter()
+    for place, label in labels.items():
+        token = _token(place, label.label, sets)
+        found = verdicts.get(place)
+        if token == NOT_ASSESSABLE:
+            left_out["the person could not assess it"] += 1
+        elif found is None:
+            left_out["no verdict in the scored rows"] += 1
+        elif not isinstance(found.verdict, Scored):
+            left_out[f"the judge gave no value ({found.verdict.status})"] += 1
+        elif found.verdict.mode not in ("direct", "critique"):
+            left_out["not judged by a model"] += 1
+        else:
+            labelled = Labelled(
+                found.verdict, sets[place.criterion], token, found.judge_revision, label.group
+            )
+            rows.append(labelled)
+    return Join(rows, left_out)
+
+
+def gate_pairs(
+    labels: Mapping[Place, Label],
+    direct: Mapping[Place, Found],
+    critique: Mapping[Place, Found],
+    sets: Mapping[str, LabelSet],
+) -> list[GatePair]:
+    """The labelled items that both files hold; items that the person could not assess are left out.
+
+    Raises:
+        DataError: as ``join``; or the files were not scored in direct and in critique mode.
+    """
+    pairs = []
+    for place, label in labels.items():
+        token = _token(place, label.label, sets)
+        if token == NOT_ASSESSABLE or place not in direct or place not in critique:
+            continue
+        one, two = direct[place].verdict, critique[place].verdict
+        for verdict, mode in ((one, "direct"), (two, "critique")):
+            if isinstance(verdict, Scored) and verdict.mode != mode:
+                raise DataError(
+                    f"{place.id!r}, {place.criterion!r}: a {verdict.mode} verdict, {mode} expected"
+                )
+        pairs.append(GatePair(one, two, sets[place.criterion].names[token]))
+    return pairs
+
+
+def _token(place: Place, label: str, sets: Mapping[str, LabelSet]) -> str:
+    legal = sets.get(place.criterion)
+    if legal is None:
+        raise DataError(f"label of {place.id!r}: the rubric has no criterion {place.criterion!r}")
+    tokens = [token for token, name in legal.names.items() if label in (token, name)]
+    if not tokens:
+        raise DataError(
+            f"label of {place.id!r}, {place.criterion!r}: {label!r} is none of {list(legal.names.values())}"
+        )
+    return tokens[0]
+
+
+def _records(path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
+    rejected: list[Rejected] = []
+    yield from stream_records(path, dict, rejected)
+    if rejected:
+        raise DataError(str(rejected[0]))
+
+
+def described(left_out: Counter[str]) -> Sequence[str]:
+    """One line a reason, the most frequent first."""
+    return [f"{count} labels left out: {reason}" for reason, count in left_out.most_common()]

@@ -1,0 +1,141 @@
+"""What stands above one reading: several samples, calibration, the margin gate.
+
+The order is sample, pool, read out, calibrate, gate. Only the first touches the engine.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+from axiomrm.data.trajectory import canonical_json
+from axiomrm.data.verdict import Verdict
+from axiomrm.errors import ConfigError
+from axiomrm.rm.asking import Asking, VerdictRequest, read, verdict_of
+from axiomrm.rm.calibration import Calibration
+from axiomrm.rm.engines.base import Engine
+from axiomrm.rm.gating import Answer, gated
+from axiomrm.rm.prompt import JudgePrompter, Mode
+from axiomrm.rm.sampling import Readings, Stop, round_seed, sample
+
+
+@dataclass(frozen=True)
+class Modes:
+    """How readings are combined; none of it changes what one reading is."""
+
+    gate: float | None = None
+    """Gated mode: a direct verdict less confident than this is replaced by the critique's. ``None``: one
+    mode for all."""
+    n_samples: int | None = None
+    """Samples of every question; ``None``: as many as its criterion has votes. A direct reading with
+    probabilities is the same each time and is taken once."""
+    stop: Stop = "never"
+    """When fewer will do, see ``axiomrm.rm.sampling``."""
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        if self.gate is not None and not (self.gate >= 0 and math.isfinite(self.gate)):
+            raise ConfigError(f"gate {self.gate!r} must be a confidence from 0 on (above 1: always critique)")
+        if self.n_samples is not None and self.n_samples < 1:
+            raise ConfigError(f"n_samples {self.n_samples!r} must be at least 1")
+        if self.stop not in get_args(Stop):
+            raise ConfigError(f"stop {self.stop!r} must be one of {list(get_args(Stop))}")
+
+
+def settings(asking: Asking, modes: Modes, changes: Mapping[str, Any]) -> tuple[Asking, Modes]:
+    """Both with changes by name; ``mode="gated"`` needs a ``gate``, and another mode ends one.
+
+    Raises:
+        ConfigError: an unknown name, or a value that cannot be used.
+    """
+    own = {f.name for f in fields(Modes)}
+    below = {f.name for f in fields(Asking)}
+    unknown = sorted(set(changes) - own - below)
+    if unknown:
+        raise ConfigError(f"setting {unknown[0]!r} is none of {', '.join(sorted(own | below))}")
+    changes = dict(changes)
+    mode = changes.get("mode")
+    if mode not in (None, "gated", *get_args(Mode)):
+        raise ConfigError(f"mode {mode!r} must be 'direct', 'critique' or 'gated'")
+    if mode == "gated":
+        if changes.get("gate", modes.gate) is None:
+            raise ConfigError("mode 'gated' needs gate=…: pick one with `axiomrm calibrate gate`")
+        changes["mode"] = "direct"
+    elif mode is not None:
+        changes.setdefault("gate", None)
+    asking = replace(asking, **{k: v for k, v in changes.items() if k in below})
+    modes = replace(modes, **{k: v for k, v in changes.items() if k in own})
+    if modes.gate is not None and asking.readout == "sampled":
+        raise ConfigError("a gate needs label probabilities: readout 'sampled' has none for one answer")
+    return asking, modes
+
+
+def revision(engine: Engine, prompter: JudgePrompter, asking: Asking, gate: float | None = None) -> str:
+    """SHA-256 over all on the model's side that changes a verdict."""
+    parts: dict[str, Any] = {
+        "engine": dict(engine.identity),
+        "prompt": prompter.fingerprint,
+        **asking.revision,
+    }
+    if gate is not None:
+        parts |= {"mode": "gated", "gate": gate}
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def checked(engine: Engine, prompter: JudgePrompter, asking: Asking, modes: Modes) -> Modes:
+    """``modes``, if their calibrator was fitted on this judge.
+
+    Raises:
+        ConfigError: it was fitted on another one.
+    """
+    if modes.calibration is not None:
+        modes.calibration.check(
+            lambda entry: revision(engine, prompter, replace(asking, mode=entry.mode, readout=entry.readout)),
+            f"judge {dict(engine.identity).get('engine', '')}",
+        )
+    return modes
+
+
+def answer(
+    engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
+) -> list[Verdict]:
+    """One verdict a request, in order."""
+
+    def in_mode(mode: Mode) -> Answer:
+        def verdicts(asked: Sequence[VerdictRequest]) -> list[Verdict]:
+            return _answered(engine, prompter, asked, replace(how, mode=mode), modes)
+
+        return verdicts
+
+    if modes.gate is None:
+        return _answered(engine, prompter, requests, how, modes)
+    return gated(requests, in_mode("direct"), in_mode("critique"), modes.gate)
+
+
+def _answered(
+    engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
+) -> list[Verdict]:
+    several = _read(engine, prompter, requests, how, modes)
+    verdicts = [verdict_of(found, r, how) for found, r in zip(several, requests, strict=True)]
+    if modes.calibration is None:
+        return verdicts
+    return [modes.calibration.apply(v, r.criterion.labels) for v, r in zip(verdicts, requests, strict=True)]
+
+
+def _read(
+    engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
+) -> list[Readings]:
+    once = how.mode == "direct" and how.readout != "sampled"
+    wanted = [1 if once else modes.n_samples or r.votes for r in requests]
+
+    def draw(counts: dict[int, int], number: int) -> dict[int, Readings]:
+        # Criteria asked in one prompt change each other's answers, so they are drawn together to the end.
+        if how.joint > 1:
+            counts = {i: counts.get(i, max(counts.values())) for i in range(len(requests))}
+        asked = [replace(requests[i], votes=count) for i, count in counts.items()]
+        seeded = replace(how, seed=round_seed(how.seed, number))
+        return dict(zip(counts, read(engine, prompter, asked, seeded), strict=True))
+
+    labels = [r.criterion.labels for r in requests]
+    return sample(draw, wanted, labels, how.rule, stop=modes.stop)
