@@ -14,6 +14,7 @@ import typer
 
 from axiomrm.config import RunConfig, load_config
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.presets import PRESETS
 from axiomrm.progress import reporter_for_terminal
 from axiomrm.runner import RunResult, Stage, read_run, run_one, run_pipeline
 
@@ -46,6 +47,13 @@ AcceptCode = Annotated[
 ]
 StageName = Annotated[
     Literal["general", "rubric", "personal"], typer.Option("--stage", help="Last judge stage to train.")
+]
+
+AlgorithmName = Annotated[
+    str | None,
+    typer.Option(
+        "--algorithm", help=f"Train with this one alone, without the config's other arms: {', '.join(PRESETS)}."
+    ),
 ]
 
 
@@ -93,13 +101,17 @@ def train_rm(
 def train_policy(
     config: Config,
     overrides: Overrides = None,
+    algorithm: AlgorithmName = None,
     name: Name = None,
     runs_dir: RunsDir = Path("runs"),
     fresh: Fresh = False,
     accept_code_change: AcceptCode = False,
 ) -> None:
     """Train the policy, with the judge and the cold start that it needs."""
-    result = _run(_load(config, overrides, name), runs_dir, "policy", fresh, accept_code_change)
+    chosen = [] if algorithm is None else _only(algorithm)
+    result = _run(
+        _load(config, [*chosen, *(overrides or [])], name), runs_dir, "policy", fresh, accept_code_change
+    )
     typer.echo(f"policy: {result.run_dir / 'policy'}")
 
 
@@ -121,6 +133,14 @@ def load_stages(names: Sequence[str] = PIPELINE) -> list[Stage]:
     stages = [Stage(name, importlib.import_module(f"axiomrm.stages.{name}").run) for name in names]
     importlib.import_module("transformers.utils.logging").disable_progress_bar()  # one bar, the CLI's own
     return stages
+
+
+def _only(algorithm: str) -> list[str]:
+    """Overrides that make an algorithm the one arm; later ones may change its settings."""
+    if algorithm not in PRESETS:
+        raise ConfigError(f"--algorithm {algorithm!r}: there is none; known: {', '.join(PRESETS)}")
+    settings = PRESETS[algorithm].model_dump_json()
+    return [f"policy.train.algorithm={settings}", "policy.arms={}"]
 
 
 def _load(config: Path, overrides: Sequence[str] | None, name: str | None) -> RunConfig:
