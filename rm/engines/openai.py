@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -238,40 +239,41 @@ def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
 
 
 def connected(
-    urls: str | Sequence[str],
-    model: str,
-    limits: HttpLimits,
-    *,
-    tokenizer: str | Path | None = None,
-    need_logprobs: bool = True,
+    urls: str | Sequence[str], model: str, options: dict[str, Any], *, tokenizer: str | Path | None = None
 ) -> OpenAIEngine:
     """An engine whose servers have been probed.
 
     Args:
         urls: base URLs of servers of the same model.
         model: the servers' name of the model.
-        limits: patience and pressure.
+        options: of the judge; those of ``HttpLimits`` are taken out, ``readout`` and ``adapter`` say whether
+            log-probabilities are needed.
         tokenizer: folder or hub id of the model's tokenizer: prompts then go as token ids.
-        need_logprobs: as in :meth:`OpenAIEngine.probe`.
 
     Raises:
         JudgeError: no server answers.
         ConfigError: they cannot be this judge's servers, or the tokenizer cannot be loaded.
     """
-    loaded, end_ids = None, ()
-    if tokenizer is not None:
-        from transformers import AutoTokenizer
-
-        try:
-            loaded = AutoTokenizer.from_pretrained(str(tokenizer))
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise ConfigError(f"tokenizer {str(tokenizer)!r} cannot be loaded: {reason}") from error
-        end_ids = frame_ids(chat_frame(loaded, {"enable_thinking": False}), loaded).end[-1:]
+    names = [field.name for field in fields(HttpLimits)]
+    limits = HttpLimits(**{name: options.pop(name) for name in names if name in options})
+    loaded, end_ids = (None, ()) if tokenizer is None else _loaded(str(tokenizer))
     engine = OpenAIEngine(urls, model, limits, tokenizer=loaded, end_ids=end_ids)
+    own = options.get("adapter", "own") == "own"
     try:
-        engine.probe(need_logprobs=need_logprobs)
+        engine.probe(need_logprobs=own and options.get("readout") != "sampled")
     except BaseException:
         engine.close()
         raise
     return engine
+
+
+def _loaded(name: str) -> tuple[Any, Sequence[int]]:
+    """A tokenizer and what ends its answers."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"tokenizer {name!r} cannot be loaded: {reason}") from error
+    return tokenizer, frame_ids(chat_frame(tokenizer, {"enable_thinking": False}), tokenizer).end[-1:]
