@@ -45,7 +45,7 @@ def read(
     """The readings behind each verdict: one a vote, at least one a request."""
     questions, failures = plan(engine, prompter, requests, how)
     readings: list[Readings] = [[failures[i]] if i in failures else [] for i in range(len(requests))]
-    sampled = how.mode == "critique" or how.adapter != "own"
+    sampled = how.mode == "critique" or how.readout == "sampled" or how.adapter != "own"
     rows = [q for q in questions for _ in range(requests[q.members[0]].votes if sampled else 1)]
     for question, found in zip(rows, _answers(engine, prompter, requests, rows, how), strict=True):
         for i, reading in zip(question.members, found, strict=True):
@@ -86,7 +86,7 @@ def _answers(
     if how.adapter != "own":
         return _foreign(engine, requests, rows, how)
     reader = _Reader(engine, prompter, requests, how)
-    if how.mode == "critique" or not reader.forces:
+    if how.mode == "critique" or not (reader.forces or reader.prefills):
         return reader.written(rows)
     alone = [i for i, row in enumerate(rows) if len(row.members) == 1]
     together = [i for i, row in enumerate(rows) if len(row.members) > 1]
@@ -130,6 +130,8 @@ class _Reader:
     ) -> None:
         self.engine, self.prompter, self.requests, self.how = engine, prompter, requests, how
         self.forces = how.readout != "sampled" and engine.capabilities.token_ids
+        self.prefills = how.readout != "sampled" and engine.capabilities.prefill and not self.forces
+        """A chat that goes on from a begun answer: read where the judge wrote, forced where it wrote none."""
 
     def direct(self, rows: Sequence[Question]) -> list[Readings]:
         """The label right after the lead-in."""
@@ -154,7 +156,7 @@ class _Reader:
                 continue
             outcomes = self._outcomes(row, answer)
             results.append([self._reading(row, p, answer, outcome) for p, outcome in enumerate(outcomes)])
-            if self.forces:
+            if self.forces or self.prefills:
                 again += self._second(len(results) - 1, row, answer, outcomes)
         forced = (
             self.engine.label_logprobs([s.prompt for s in again], [s.table for s in again]) if again else []
@@ -162,8 +164,11 @@ class _Reader:
         for second, found in zip(again, forced, strict=True):
             reading = results[second.row][second.place]
             if isinstance(reading, Reading):
-                better = found if isinstance(found, Failed) else replace(reading, logprobs=found.logprobs)
-                results[second.row][second.place] = better
+                results[second.row][second.place] = (
+                    found
+                    if isinstance(found, Failed)
+                    else replace(reading, logprobs=found.logprobs, bound=found.bound)
+                )
         return results
 
     def _sampling(self) -> Sampling:
@@ -191,7 +196,8 @@ class _Reader:
         self, row: Question, place: int, written: Generation, outcome: tuple[Answer | Failed, bool]
     ) -> Reading | Failed:
         answer, strangers = outcome
-        if isinstance(answer, Failed) and (not self.forces or len(row.members) > 1):
+        forced = self.forces or self.prefills
+        if isinstance(answer, Failed) and (not forced or len(row.members) > 1):
             return answer
         request = self.requests[row.members[place]]
         reading = _critique(request, written, answer, row, self.how)
@@ -209,7 +215,13 @@ class _Reader:
     ) -> list[_Second]:
         made = []
         for place, (answer, _) in enumerate(outcomes):
-            if isinstance(answer, Answer) or len(row.members) == 1:
+            if self.prefills:
+                if isinstance(answer, Answer) or len(row.members) > 1:
+                    continue
+                text = written.text.rstrip()
+                prompt = replace(row.prompt, answer=text and text + "\n")
+                made.append(_Second(index, place, prompt, self._table(row, place)))
+            elif isinstance(answer, Answer) or len(row.members) == 1:
                 ids = row.prompt.suffix_ids + _notes_ids(self.prompter, written, answer)
                 prompt = replace(row.prompt, suffix_ids=ids)
                 made.append(_Second(index, place, prompt, self._table(row, place)))

@@ -93,7 +93,7 @@ class Calibration(_Value):
         if CALIBRATED in verdict.flags:
             raise ConfigError("this verdict is calibrated already; calibrate what the read-out gave")
         entry = self.entry(scale_of(labels), verdict.mode, verdict.readout)
-        if entry is None or entry.temperature is None:
+        if entry is None or entry.temperature is None or not any(verdict.distribution.values()):
             return verdict
         return calibrated(verdict, labels, entry)
 

@@ -155,8 +155,8 @@ def _check(row: Labelled, place: str) -> None:
         raise DataError(f"{place}: gold label {row.gold!r} is none of {list(row.labels.values)}")
     if CALIBRATED in row.verdict.flags:
         raise DataError(f"{place}: calibrated already; score again without a calibrator")
-    if row.verdict.mode not in ("direct", "critique"):
-        raise DataError(f"{place}: a {row.verdict.mode} verdict has no probabilities to calibrate")
+    if row.verdict.mode not in ("direct", "critique") or not any(row.verdict.distribution.values()):
+        raise DataError(f"{place}: this {row.verdict.mode} verdict has no probabilities to calibrate")
 
 
 def _entry(rows: Sequence[Labelled], method: Method, level: float, seed: int, min_labels: int) -> Entry:

@@ -41,6 +41,8 @@ class Modes:
             raise ConfigError(f"n_samples {self.n_samples!r} must be at least 1")
         if self.stop not in get_args(Stop):
             raise ConfigError(f"stop {self.stop!r} must be one of {list(get_args(Stop))}")
+        if not isinstance(self.calibration, Calibration | None):
+            raise ConfigError(f"calibration {self.calibration!r}: read a file with read_calibration(path)")
 
 
 def settings(asking: Asking, modes: Modes, changes: Mapping[str, Any]) -> tuple[Asking, Modes]:
@@ -66,8 +68,11 @@ def settings(asking: Asking, modes: Modes, changes: Mapping[str, Any]) -> tuple[
         changes.setdefault("gate", None)
     asking = replace(asking, **{k: v for k, v in changes.items() if k in below})
     modes = replace(modes, **{k: v for k, v in changes.items() if k in own})
-    if modes.gate is not None and asking.readout == "sampled":
-        raise ConfigError("a gate needs label probabilities: readout 'sampled' has none for one answer")
+    if modes.gate is not None and (asking.readout == "sampled" or asking.adapter != "own"):
+        raise ConfigError(
+            "a gate needs label probabilities, which readout 'sampled' and foreign adapters do not have: "
+            f"found readout {asking.readout!r}, adapter {asking.adapter!r}"
+        )
     return asking, modes
 
 
@@ -126,7 +131,7 @@ def _answered(
 def _read(
     engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
 ) -> list[Readings]:
-    once = how.mode == "direct" and how.readout != "sampled"
+    once = how.mode == "direct" and how.readout != "sampled" and how.adapter == "own"
     wanted = [1 if once else modes.n_samples or r.votes for r in requests]
 
     def draw(counts: dict[int, int], number: int) -> dict[int, Readings]:
@@ -138,4 +143,5 @@ def _read(
         return dict(zip(counts, read(engine, prompter, asked, seeded), strict=True))
 
     labels = [r.criterion.labels for r in requests]
-    return sample(draw, wanted, labels, how.rule, stop=modes.stop)
+    stop: Stop = modes.stop if how.adapter == "own" else "never"  # foreign numbers have no shares to lead by
+    return sample(draw, wanted, labels, how.rule, stop=stop)

@@ -131,21 +131,24 @@ def _placed(means: Sequence[float | None], compared: Sequence[int]) -> list[Tour
 
 
 def _verdict(a_first: Verdict, b_first: Verdict) -> PairVerdict:
-    sides: list[Outcome | None] = [
-        _SIDES[v.label] if isinstance(v, Scored) else None for v in (a_first, b_first)
-    ]
-    one, two = sides[0], None if sides[1] is None else _MIRRORED[sides[1]]
-    if not isinstance(a_first, Scored) or not isinstance(b_first, Scored) or one is None or two is None:
-        missing = a_first if not isinstance(a_first, Scored) else b_first
-        reason = missing.detail if isinstance(missing, Failed) else ""
-        reason = missing.reason if isinstance(missing, CannotAssess) else reason
-        return PairVerdict(winner=None, orders=(a_first, b_first), reason=reason)
+    orders = (a_first, b_first)
+    for verdict in orders:
+        if not isinstance(verdict, Scored) or verdict.label not in _SIDES:
+            return PairVerdict(winner=None, orders=orders, reason=_why_missing(verdict))
+    assert isinstance(a_first, Scored) and isinstance(b_first, Scored)
+    one, two = _SIDES[a_first.label], _MIRRORED[_SIDES[b_first.label]]
     return PairVerdict(
         winner=one if one == two else "tie",
         p_a=(a_first.value + 1 - b_first.value) / 2,
         consistent=one == two,
-        orders=(a_first, b_first),
+        orders=orders,
     )
+
+
+def _why_missing(verdict: Verdict) -> str:
+    if isinstance(verdict, Failed):
+        return verdict.detail
+    return verdict.reason if isinstance(verdict, CannotAssess) else f"label {verdict.label!r} names no side"
 
 
 def _shared(a: Sequence[Message], b: Sequence[Message]) -> list[Message]:

@@ -72,7 +72,7 @@ def groups(requests: Sequence[VerdictRequest], how: Asking) -> list[tuple[int, .
         return [(i,) for i in range(len(requests))]
     units: dict[object, list[int]] = {}
     for i, r in enumerate(requests):
-        votes = r.votes if how.mode == "critique" else 1
+        votes = r.votes if how.mode == "critique" or how.readout == "sampled" else 1
         units.setdefault((id(r.trajectory), r.turn, r.guidelines, votes, r.view), []).append(i)
     made: list[tuple[int, ...]] = []
     for unit in units.values():

@@ -21,7 +21,7 @@ class VerdictRequest:
     """0-based; ``None``: the whole conversation."""
     guidelines: str = ""
     votes: int = 1
-    """Critiques to average over; a direct reading is one pass whatever it says."""
+    """Samples to average over; a direct reading of probabilities is one pass whatever it says."""
     view: View | None = None
     """What the judge of a turn sees; ``None``: what ``Asking.turn_view`` says."""
 
