@@ -37,6 +37,7 @@ def content_hash(prompt: Prompt, spell: Spell | None) -> str:
     """
     if spell is None:
         parts: Any = [{k: without_nonce(v, prompt.nonce) for k, v in m.items()} for m in prompt.messages]
+        parts += [without_nonce(prompt.answer, prompt.nonce)] if prompt.answer else []
     else:
         parts = [_part_hash(ids, prompt.nonce, spell) for ids in (prompt.prefix_ids, prompt.suffix_ids)]
     return key_of({"content": parts})

@@ -49,14 +49,15 @@ class LoopThread:
                 ended.wait(_GOODBYE_S)
             raise
 
-    def stop(self) -> None:
-        """Cancel what still runs and end the thread."""
+    def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Cancel what still runs, run ``last`` and end the thread."""
         if self.pid != os.getpid() or self._loop.is_closed():
             return
         if threading.current_thread() is self._thread:  # collected as garbage by its own loop
             self._loop.stop()
             return
-        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(_GOODBYE_S)
+        for goodbye in (_cancel_others, *([last] if last else [])):
+            asyncio.run_coroutine_threadsafe(goodbye(), self._loop).result(_GOODBYE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_GOODBYE_S)
         if not self._thread.is_alive():

@@ -78,7 +78,8 @@ class OpenAIEngine:
         Raises:
             ConfigError: no URL, one that cannot be used, or a key that cannot stand in a header.
         """
-        self.endpoints = [Endpoint(url, limits) for url in ([urls] if isinstance(urls, str) else urls)]
+        different = dict.fromkeys([urls] if isinstance(urls, str) else urls)
+        self.endpoints = [Endpoint(url, limits) for url in different]
         if not self.endpoints or not model:
             raise ConfigError(f"judge model {model!r} at {self.endpoints}: expected a model name and a URL")
         bearer()
@@ -150,9 +151,9 @@ class OpenAIEngine:
 
     def close(self) -> None:
         """Drop the connections; what is in flight comes back as ``Failed("cancelled")``."""
-        loop, self._loop, self._client = self._loop, None, None
+        loop, client, self._loop, self._client = self._loop, self._client, None, None
         if loop is not None:
-            loop.stop()
+            loop.stop(client.close if client is not None else None)
 
     def _generation(self, prompt: Prompt, sampling: Sampling, seed: int) -> tuple[Job, Read] | Failed:
         facts, budget = self.facts, sampling.max_new_tokens
@@ -224,6 +225,8 @@ class OpenAIEngine:
     def _run(self, work: Callable[[HttpClient], Any]) -> Any:
         if self._loop is None or self._loop.pid != os.getpid():
             self._loop, self._client = LoopThread(), None
+            for endpoint in self.endpoints:
+                endpoint.in_flight = 0  # the parent's, after a fork
             weakref.finalize(self, self._loop.stop)
 
         async def inside() -> Any:

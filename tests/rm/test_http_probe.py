@@ -1,6 +1,7 @@
 """What a server can do is settled by a probe at the start; whatever it cannot is an error there."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from axiomrm.rm.engines.base import Generation, LabelReading, Prompt, Sampling
 from axiomrm.rm.engines.http_limits import HttpLimits
 from axiomrm.rm.engines.http_probe import ServerFacts
 from axiomrm.rm.engines.openai import OpenAIEngine
+from axiomrm.rubrics import Rubric
 
 Body = dict[str, Any]
 Reply = tuple[int, dict[str, str], Any]
@@ -77,6 +79,32 @@ def test_a_server_that_goes_on_is_given_the_lead_in(http: Any, server: Any) -> N
     sent = server.requests[-1]
     assert sent["messages"][-1] == {"role": "assistant", "content": f"verdict[{prompt.nonce}]="}
     assert (sent["max_tokens"], sent["continue_final_message"]) == (1, True)
+    (found,) = judge.verdicts(ASKED)
+    assert isinstance(found, Scored) and found.value == pytest.approx(0.7 / 0.9)
+    assert server.requests[-1]["messages"] == sent["messages"]  # direct mode: one request, the label alone
+
+
+def test_a_critique_without_a_verdict_line_is_given_the_lead_in_after_its_notes(
+    http: Any, server: Any
+) -> None:
+    continuing = Continuing(http)
+
+    def rambling(body: Body) -> Reply:
+        if len(server.requests) == probing + 1:
+            choice = {"message": {"content": "notes: it is fine "}, "finish_reason": "length"}
+            return 200, {}, {"choices": [choice], "model": "m"}
+        return continuing(body)
+
+    server.answers = [continuing]
+    judge = RewardModel.connect(server.url, model="m", mode="critique", min_mass=0.8, **quick())
+    probing, server.answers = len(server.requests), [rambling]
+    (found,) = judge.verdicts(ASKED)
+    assert isinstance(found, Scored) and found.critique == "it is fine"
+    assert "critique_truncated" in found.flags
+    begun = server.requests[-1]["messages"][-1]
+    assert begun["content"].startswith("notes: it is fine\nverdict[") and len(server.requests) == probing + 2
+    (written,) = judge.verdicts(ASKED)  # with a verdict line of its own: read there, nothing forced
+    assert isinstance(written, Scored) and len(server.requests) == probing + 3
 
 
 class Completing:
@@ -225,3 +253,24 @@ def test_servers_that_answer_in_different_ways_are_no_one_judge(http: Any, serve
         other.answers = [Continuing(http)]
         with pytest.raises(ConfigError, match="different ways"):
             RewardModel.connect([server.url, other.url], model="m", **quick())
+
+
+RUBRIC = """
+schema: atr/1
+rubric: {id: one, version: 1.0.0}
+defaults: {judge: {kind: llm}}
+axioms:
+  - {id: ax.help, statement: The user came with a purpose., type: premise}
+theorems:
+  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
+"""
+
+
+def test_the_examples_of_the_page_run(http: Any, server: Any, capsys: Any) -> None:
+    page = Path(__file__).parents[2] / "docs" / "judge.md"
+    section = page.read_text(encoding="utf-8").split("\n## HTTP servers\n")[1].split("\n## ")[0]
+    server.answers = [http.verdict("Y", model="judge", **LIKELY)]
+    names = {"RewardModel": RewardModel, "rubric": Rubric.loads(RUBRIC, "one.yaml"), "trajectory": DIALOGUE}
+    for block in re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
+        exec(re.sub(r"http://127.0.0.1:800\d/v1", server.url, block), names)
+    assert "route='chat'" in capsys.readouterr().out
