@@ -1,7 +1,7 @@
 """Where rewards come from: the judge is passed in; a failed judgement is NaN with its reason."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -97,38 +97,3 @@ def rewarded_trajectory(episode: Episode) -> Trajectory:
             "metadata": episode.trajectory.metadata | told,
         }
     )
-
-
-def mixed_rewards(
-    parts: Mapping[str, Sequence[float | None]], weights: Mapping[str, float]
-) -> list[float | None]:
-    """Weighted sum of reward parts a row, in the shape of a trl reward function's answer.
-
-    Args:
-        parts: one sequence a part, all of one length; ``None`` or NaN = missing.
-        weights: one for each part.
-
-    Returns:
-        ``None`` for a row with a missing part: the sum of the rest would be another reward.
-
-    Raises:
-        DataError: parts and weights do not name the same things, or lengths differ.
-    """
-    if set(parts) != set(weights):
-        raise DataError(
-            f"reward parts {sorted(parts)!r} and weights {sorted(weights)!r} must name the same things"
-        )
-    lengths = {name: len(values) for name, values in parts.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(f"reward parts differ in length: {lengths!r}")
-    rows = zip(*(parts[name] for name in weights), strict=True)
-    return [_weighted(row, list(weights.values())) for row in rows]
-
-
-def _weighted(row: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    total = 0.0
-    for value, weight in zip(row, weights, strict=True):
-        if value is None or math.isnan(value):
-            return None
-        total += weight * value
-    return total

@@ -7,7 +7,6 @@ checkpoint, and metrics rows after it are dropped and written again.
 
 import copy
 import json
-import logging
 import math
 import time
 from collections import Counter
@@ -21,23 +20,23 @@ import torch
 from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt import checkpoint, reward
-from axiomrm.policy_opt.algorithm import ActorCritic, Guardable, Rescoring
+from axiomrm.policy_opt.algorithm import ActorCritic, Rescoring
 from axiomrm.policy_opt.algorithms import build_algorithm
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.diagnostics import episode_diagnostics, update_diagnostics
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
-from axiomrm.policy_opt.monitors import GAMED, HeldOut, Monitors
+from axiomrm.policy_opt.monitors import HeldOut, Monitors
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.seeds import generator
-from axiomrm.policy_opt.spot_checks import write_spot_checks
 from axiomrm.policy_opt.trackers import Tracker
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step, token_values
+from axiomrm.policy_opt.watch import Watch
 
-log = logging.getLogger(__name__)
 Metrics = dict[str, float]
 STOP_REUSE_KL = 3.0
 STOP_REUSE_ESS = 0.2
@@ -94,7 +93,7 @@ class PolicyTrainer:
         self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
         self.iteration = 0
         self.grad_norms: list[float] = []
-        self.monitors = Monitors(config.monitors, heldout)
+        self.watch = Watch(Monitors(config.monitors, heldout), config.on_hack, self.folder, self.algorithm)
         self.tracker = tracker
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
@@ -113,7 +112,7 @@ class PolicyTrainer:
         self._resume()
         rows = self._kept_rows()
         while self.iteration < self.config.iterations:
-            self._stop_if_gamed()
+            self.watch.stop_if_gamed(self.iteration)
             metrics, episodes = self._iterate()
             rows.append(metrics)
             with self._metrics_path.open("a", encoding="utf-8") as file:
@@ -124,7 +123,7 @@ class PolicyTrainer:
                 # Before the checkpoint: a kill in between repeats the iteration, callback included.
                 self.on_iteration(self.iteration, metrics, episodes)
             self.iteration += 1
-            last = self.iteration == self.config.iterations or self._gamed_and("stop")
+            last = self.iteration == self.config.iterations or self.watch.must_stop
             if last or self.iteration % self.config.checkpoint_every == 0:
                 self._save()
         return rows
@@ -141,34 +140,11 @@ class PolicyTrainer:
         metrics |= self.algorithm.ingest(records, self.iteration)
         metrics |= self._update()
         metrics |= self.algorithm.finish(self.iteration)
-        metrics |= self._watch(episodes, metrics)
+        metrics |= self.watch.look(self.iteration, episodes, metrics)
+        metrics |= episode_diagnostics(episodes)
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
         metrics |= {"time/update_s": time.perf_counter() - scored}
         return metrics, episodes
-
-    def _watch(self, episodes: list[Episode], metrics: Metrics) -> Metrics:
-        alarms = self.monitors.update(episodes, metrics)
-        for alarm in alarms:
-            log.warning("iteration %d: %s: %s", self.iteration, alarm.name, alarm.message)
-        if any(alarm.name in GAMED for alarm in alarms):
-            write_spot_checks(self.folder / "alarms.jsonl", self.iteration, episodes)
-        self._guard_if_gamed()
-        return {f"monitor/{alarm.name}": 1.0 for alarm in alarms}
-
-    def _guard_if_gamed(self) -> None:
-        if self._gamed_and("guard") and isinstance(self.algorithm, Guardable):
-            self.algorithm.guard()
-
-    def _gamed_and(self, reaction: str) -> bool:
-        return self.monitors.gamed and self.config.on_hack == reaction
-
-    def _stop_if_gamed(self) -> None:
-        if self._gamed_and("stop"):
-            raise JudgeError(
-                f"{self.folder}: stopped before iteration {self.iteration}: the judge's reward rises, the "
-                "outcome does not; read alarms.jsonl, then train in a new folder with another judge, or with "
-                "on_hack 'guard' (outcomes alone from the alarm on)"
-            )
 
     def _prepare(self, episodes: list[Episode]) -> None:
         """What an algorithm reads of the rollouts besides rewards."""
@@ -248,7 +224,8 @@ class PolicyTrainer:
                 break
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}
         self.kl.update(metrics.get("kl/k3_fresh_nats_per_token", math.nan))
-        return metrics | {"kl/beta": self.kl.beta}
+        metrics |= update_diagnostics(fresh, reused)
+        return metrics | {"kl/beta": self.kl.beta, "kl/at_clamp": float(self.kl.at_clamp)}
 
     def _should_stop_reuse(self, stats: UpdateStats) -> bool:
         enough = len(self.grad_norms) >= 10
@@ -288,7 +265,7 @@ class PolicyTrainer:
                 "algorithm": self.algorithm.state_dict(),
                 "kl": self.kl.state_dict(),
                 "grad_norms": self.grad_norms,
-                "monitors": self.monitors.state_dict(),
+                "monitors": self.watch.state_dict(),
                 "judge": self.turn_judge.state_dict() if isinstance(self.turn_judge, StatefulJudge) else None,
                 "reference": self.reference_hash,
                 "config": self.config.model_dump(mode="json"),
@@ -306,8 +283,7 @@ class PolicyTrainer:
         torch.set_rng_state(tensors["torch_rng"])
         self.algorithm.load_state_dict(state["algorithm"])
         self.kl.load_state_dict(state["kl"])
-        self.monitors.load_state_dict(state["monitors"])
-        self._guard_if_gamed()
+        self.watch.load_state_dict(state["monitors"])
         if isinstance(self.turn_judge, StatefulJudge) and state.get("judge") is not None:
             self.turn_judge.load_state_dict(state["judge"])
         self.grad_norms, self.iteration = state["grad_norms"], state["iteration"]

@@ -26,11 +26,11 @@ from axiomrm.policy_opt.packing import DrawnStep, action_mask, micro_batches
 from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens
 from axiomrm.policy_opt.returns import immediate, return_to_go
-from axiomrm.policy_opt.reward import mixed_rewards
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, TransformersSampler
 from axiomrm.policy_opt.update import UpdateStats, token_loss
+from axiomrm.rm.adapters import mixed_rewards
 
 AREA = "replay/advantage"
 FILE = Path(__file__).parents[1] / "cases" / "dev_cases.jsonl"

@@ -1,0 +1,111 @@
+"""Diagnostics of an iteration beside its metrics: parts of the reward, kinds of tasks, errors, baselines.
+
+Means are over rollouts, so that a long, usually failing rollout does not count more than a short one.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from axiomrm.policy_opt.association import known_mean
+from axiomrm.policy_opt.behaviour import SOLVED, behaviour, behaviour_means
+from axiomrm.policy_opt.kl import k3
+from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.update import UpdateStats
+
+NAN = float("nan")
+BEHAVIOUR = ("redundant_step_rate", "wrong_tool_rate", "argument_error_rate", "recovery_rate")
+LENGTHS = ((4, "to4"), (8, "5to8"), (10**9, "9up"))
+"""Upper ends of the classes of lengths, in turns."""
+
+
+def episode_diagnostics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What the fresh rollouts were made of."""
+    steps = [step for e in episodes for step in e.record.steps]
+    infos = [info for e in episodes for info in e.trajectory.metadata.get("turns", ())]
+    errors = Counter(str(info["error_kind"]) for info in infos if info.get("error_kind"))
+    reasons = Counter((s.missing or "").split(":")[0] for s in steps if s.missing)
+    means = behaviour_means([behaviour(e.trajectory) for e in episodes])
+    out = {
+        "reward/outcome_std": _std([e.record.outcome for e in episodes]),
+        "reward/local_std": _std([known_mean([s.r_local for s in e.record.steps]) for e in episodes]),
+        "rollout/turns_solved": _or_nan(means.get("turns_if_solved")),
+        "env/tool_calls": float(sum(len(t.action.tool_calls) for e in episodes for t in e.trajectory.turns)),
+    }
+    out |= {f"env/error_{kind}": float(count) for kind, count in sorted(errors.items())}
+    out |= {f"judge/missing_{kind}": float(count) for kind, count in sorted(reasons.items())}
+    out |= {f"behaviour/{name}": _or_nan(means.get(name)) for name in BEHAVIOUR}
+    return out | _by_class(episodes) | _parts(episodes) | _baselines(episodes)
+
+
+def update_diagnostics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) -> dict[str, float]:
+    """How far the optimizer steps were from the policy that sampled."""
+    every = [*fresh, *reused]
+    if not every:
+        return {}
+    rho = np.array([r for stats in every for r in stats.rho], dtype=np.float64)
+    gaps = [
+        float(k3(policy, behaviour).mean())
+        for stats in every
+        for policy, behaviour in zip(stats.logps, stats.behaviour, strict=True)
+        if torch.numel(policy)
+    ]
+    return {
+        "offpolicy/rho_mean": float(rho.mean()) if rho.size else NAN,
+        "offpolicy/chi2": float((rho**2).mean() - 1.0) if rho.size else NAN,
+        "offpolicy/k3_behaviour_nats_per_token": known_mean(gaps),
+        "replay/reused_updates_share": len(reused) / len(every),
+    }
+
+
+def _by_class(episodes: Sequence[Episode]) -> dict[str, float]:
+    classes: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        record = episode.record
+        if not np.isnan(record.outcome):
+            solved = float(record.outcome >= SOLVED)
+            length = next(name for limit, name in LENGTHS if len(record.steps) <= limit)
+            classes[f"reward/success_turns_{length}"].append(solved)
+            if record.task_type:
+                classes[f"reward/success_type_{record.task_type}"].append(solved)
+    return {name: float(np.mean(values)) for name, values in sorted(classes.items())}
+
+
+def _parts(episodes: Sequence[Episode]) -> dict[str, float]:
+    names = sorted({name for e in episodes for step in e.record.steps for name in step.r_parts})
+    out: dict[str, float] = {}
+    for name in names:
+        values = [step.r_parts.get(name, NAN) for e in episodes for step in e.record.steps]
+        each = [known_mean([s.r_parts.get(name, NAN) for s in e.record.steps]) for e in episodes]
+        out |= {
+            f"part/{name}_mean": known_mean(each),
+            f"part/{name}_std": _std(each),
+            f"part/{name}_missing_share": float(np.isnan(values).mean()),
+        }
+    return out
+
+
+def _baselines(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Which rung of the ladder served the turn baselines, and how large its groups were."""
+    targets = [s.returns.local for e in episodes for s in e.record.steps if s.returns is not None]
+    known = [target for target in targets if not np.isnan(target.value)]
+    if not known:
+        return {}
+    levels = Counter(target.level for target in known)
+    names = {-1: "running", 0: "first", 1: "second"}
+    out = {f"advantage/baseline_{names[k]}_share": levels[k] / len(known) for k in sorted(levels)}
+    return out | {
+        "advantage/group_size_mean": float(np.mean([target.m for target in known])),
+        "advantage/alone_share": float(np.mean([target.m < 2 for target in known])),
+    }
+
+
+def _std(values: Sequence[float]) -> float:
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.std(known)) if len(known) > 1 else NAN
+
+
+def _or_nan(value: float | None) -> float:
+    return NAN if value is None else value

@@ -1,0 +1,66 @@
+"""What a run does about its alarms: warn, keep the evidence, go on with outcomes alone, or stop."""
+
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+from axiomrm.errors import JudgeError
+from axiomrm.policy_opt.algorithm import Algorithm, Guardable
+from axiomrm.policy_opt.monitors import GAMED, Monitors
+from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.spot_checks import write_spot_checks
+
+log = logging.getLogger(__name__)
+OnHack = Literal["warn", "guard", "stop"]
+
+
+class Watch:
+    """The monitors of a run and what follows from them."""
+
+    def __init__(self, monitors: Monitors, on_hack: OnHack, folder: Path, algorithm: Algorithm) -> None:
+        self.monitors, self.on_hack = monitors, on_hack
+        self.folder, self.algorithm = folder, algorithm
+
+    def look(self, iteration: int, episodes: list[Episode], metrics: dict[str, float]) -> dict[str, float]:
+        """Take in an iteration; returns ``monitor/<alarm>`` = 1 for each alarm.
+
+        A divergence writes the rollouts to read to ``alarms.jsonl``.
+        """
+        alarms = self.monitors.update(episodes, metrics)
+        for alarm in alarms:
+            log.warning("iteration %d: %s: %s", iteration, alarm.name, alarm.message)
+        if any(alarm.name in GAMED for alarm in alarms):
+            write_spot_checks(self.folder / "alarms.jsonl", iteration, episodes)
+        self._guard_if_gamed()
+        return {f"monitor/{alarm.name}": 1.0 for alarm in alarms}
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether the run is over because of a divergence."""
+        return self.monitors.gamed and self.on_hack == "stop"
+
+    def stop_if_gamed(self, iteration: int) -> None:
+        """Before an iteration.
+
+        Raises:
+            JudgeError: a divergence was found and ``on_hack`` is ``stop``.
+        """
+        if self.must_stop:
+            raise JudgeError(
+                f"{self.folder}: stopped before iteration {iteration}: the judge's reward rises, the outcome "
+                "does not; read alarms.jsonl, then train in a new folder with another judge, or with on_hack "
+                "'guard' (outcomes alone from the alarm on)"
+            )
+
+    def _guard_if_gamed(self) -> None:
+        if self.monitors.gamed and self.on_hack == "guard" and isinstance(self.algorithm, Guardable):
+            self.algorithm.guard()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return self.monitors.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``."""
+        self.monitors.load_state_dict(state)
+        self._guard_if_gamed()
