@@ -12,7 +12,7 @@ class MonitorConfig(BaseModel):
     """Iterations that define "normal"."""
     divergence_slack: float = Field(default=1.0, ge=0)
     """Lead of the judge over the outcome that is tolerated, in standard deviations an iteration."""
-    divergence_threshold: float = Field(default=6.0, gt=0)
+    divergence_threshold: float = Field(default=4.0, gt=0)
     """Summed lead beyond the slack from which the alarm fires, in standard deviations."""
     canned_share: float = Field(default=0.5, gt=0, le=1)
     """Share of the most frequent action text that counts as canned, where it also doubled since warm-up."""

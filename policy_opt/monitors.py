@@ -19,8 +19,8 @@ from axiomrm.policy_opt.reward import Episode
 
 RISEN_Z = 2.0
 """Outcome z-score from which the outcome counts as risen."""
-LEAST_SPREAD = 0.05
-"""Least standard deviation of a z-score: the warm-up is short."""
+LEAST_SPREAD = {"judge": 0.03}
+"""Least standard deviation of a z-score, 0.05 where none stands here: the warm-up is short."""
 BACK = 20
 """Iterations that a collapse is measured against."""
 KL_BOUNDS = (1e-4, 1.0)
@@ -63,7 +63,7 @@ class PageHinkley:
 
     slack: float = 1.0
     """Rise a step that is tolerated, in units of the sequence."""
-    threshold: float = 6.0
+    threshold: float = 4.0
     low: float = 0.0
     total: float = 0.0
 
@@ -125,7 +125,8 @@ class Monitors:
     def _lead(self, name: str, other: str, test: PageHinkley, row: Row) -> Alarm | None:
         judge, reference = self._z("judge", row), self._z(other, row)
         # Once the reference clearly rises too, the two scales are not comparable and nobody is being fooled.
-        gap = 0.0 if reference > RISEN_Z else judge - max(reference, 0.0)
+        # A falling reference is held against a judge that has risen, not against one that falls as well.
+        gap = 0.0 if reference > RISEN_Z else judge - (reference if judge > 0 else max(reference, 0.0))
         if np.isnan(gap) or not test.update(gap):
             return None
         return Alarm(
@@ -193,7 +194,9 @@ class Monitors:
         values = self._warmup(name)
         if not values:
             return float("nan")
-        return (row.get(name, np.nan) - float(np.mean(values))) / max(float(np.std(values)), LEAST_SPREAD)
+        errors = self._warmup(f"{name}_error")
+        spread = max(float(np.std(values)), float(np.mean(errors)) if errors else 0.0)
+        return (row.get(name, np.nan) - float(np.mean(values))) / max(spread, LEAST_SPREAD.get(name, 0.05))
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""

@@ -39,7 +39,9 @@ def observe(episodes: Sequence[Episode], metrics: Mapping[str, float] | None = N
     reasons = [step.missing or "" for step in steps]
     row = {
         "judge": known_mean(judge),
+        "judge_error": _error(judge),
         "outcome": known_mean(outcome),
+        "outcome_error": _error(outcome),
         "canned": canned_share(trajectories),
         "length_correlation": correlation([s.r_local for s in steps], [float(s.n_tokens) for s in steps]),
         "turns_correlation": partial_correlation(judge, turns, outcome),
@@ -81,6 +83,12 @@ def variance_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     centred = total - total.mean()
     shares = (table - table.mean(axis=0)).T @ centred / float(centred @ centred)
     return dict(zip(names, shares.tolist(), strict=True))
+
+
+def _error(values: Sequence[float]) -> float:
+    """Standard error of the mean."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.std(known)) / len(known) ** 0.5 if known else NAN
 
 
 def _share(flags: Sequence[bool]) -> float:

@@ -1,6 +1,7 @@
 """Experiment trackers behind one name; ``metrics.jsonl`` is written whether there is one or not.
 
-The packages are optional (``pip install 'axiomrm[trackers]'``) and imported when a tracker is opened. A
+The packages are optional (``pip install 'axiomrm[trackers]'`` brings tensorboard, the others come by their
+own names) and imported when a tracker is opened. A
 resumed run logs the iterations that a kill makes run again under the same step, in the same run.
 """
 
@@ -14,6 +15,7 @@ from axiomrm.errors import ConfigError
 
 TrackerName = Literal["none", "tensorboard", "wandb", "trackio"]
 NEEDS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "trackio": "trackio"}
+INSTALL = {"tensorboard": "'axiomrm[trackers]'", "wandb": "wandb", "trackio": "trackio"}
 
 
 class Tracker(Protocol):
@@ -49,7 +51,7 @@ def open_tracker(
     try:
         importlib.import_module(NEEDS[name])
     except ImportError as error:
-        raise ConfigError(f"tracker {name!r} is not installed: pip install 'axiomrm[trackers]'") from error
+        raise ConfigError(f"tracker {name!r} is not installed: pip install {INSTALL[name]}") from error
     target = folder / name
     target.mkdir(parents=True, exist_ok=True)
     return TRACKERS[name](target, run, dict(config or {}))

@@ -20,8 +20,8 @@ pip="$venv/bin/python -m pip --disable-pip-version-check"
 # torch first and on its own: a looser range in the same command takes a CUDA build of several GB.
 echo "setup: torch"
 $pip install --quiet "$(grep '^torch==' constraints.txt)"
-echo "setup: axiomrm with the extras train, cache, notebooks, dev, smt"
-$pip install --quiet -c constraints.txt -e '.[train,cache,notebooks,dev,smt]'
+echo "setup: axiomrm with the extras train, cache, trackers, notebooks, dev, smt"
+$pip install --quiet -c constraints.txt -e '.[train,cache,trackers,notebooks,dev,smt]'
 echo "setup: packages whose formats we read and write, without their dependencies, beside our own"
 $pip install --quiet --no-deps --upgrade --target "$venv/peers" \
     autorubric==1.6.1 verifiers==0.4.0 deepeval==4.3.1 prometheus-eval==0.1.20 ||

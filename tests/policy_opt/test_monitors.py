@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from axiomrm.data.trajectory import Message, Trajectory
+from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.monitors import Monitors
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.reward import Episode, TurnScores
 
 
 def episodes(
@@ -61,7 +62,7 @@ def test_each_trouble_raises_its_alarm(later: dict[str, Any], expected: set[str]
     assert expected <= alarms(later)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_quiet_run_and_an_honest_rise_raise_no_alarm(seed: int) -> None:
     assert alarms({}, seed=seed) == set()
     assert alarms({"judge": 0.8, "outcome": 0.8}, seed=seed) == set()
@@ -76,3 +77,151 @@ def test_the_memory_survives_a_checkpoint() -> None:
     batch = episodes(rng, judge=0.9, outcome=0.4)
     assert one.update(batch) == two.update(batch)
     assert one.state_dict() == two.state_dict()
+
+
+def quiet_row(**changed: float) -> dict[str, float]:
+    row = {
+        "judge": 0.5, "outcome": 0.4, "canned": 0.02, "length_correlation": 0.1, "turns_correlation": 0.0,
+        "abstained": 0.0, "failed": 0.0, "coverage": 0.9, "group_std": 0.4, "repetition": 0.05, "duplicates": 0.02,
+        "no_effect": 0.05, "refusals": 0.0, "dominant": 0.4, "entropy": 0.8, "grad_norm": 1.0, "ess_frac": 0.9,
+        "disc": 0.3, "disc_groups": 64.0, "beta_eff": 0.5, "kl_beta": 0.02, "heldout": 0.5,
+    }  # fmt: skip
+    return row | changed
+
+
+def alarms_of(*later: dict[str, float], usual: dict[str, float] | None = None) -> set[str]:
+    monitors = Monitors()
+    for _ in range(6):
+        assert monitors.update_row(quiet_row(**(usual or {}))) == []
+    return {alarm.name for row in later for alarm in monitors.update_row(quiet_row(**row))}
+
+
+@pytest.mark.parametrize(
+    ("alarm", "changed", "harmless", "rows"),
+    [
+        ("divergence", {"judge": 0.7}, {"judge": 0.7, "outcome": 0.7}, 4),
+        (
+            "heldout_divergence",
+            {"judge": 0.7, "outcome": 0.7},
+            {"judge": 0.7, "outcome": 0.7, "heldout": 0.7},
+            4,
+        ),
+        ("canned_text", {"canned": 0.6}, {"canned": 0.4}, 1),
+        ("repetition", {"repetition": 0.4}, {"repetition": 0.2}, 1),
+        ("duplicate_turns", {"duplicates": 0.4}, {"duplicates": 0.2}, 1),
+        ("no_effect", {"no_effect": 0.4}, {"no_effect": 0.2}, 1),
+        ("refusals", {"refusals": 0.3}, {"refusals": 0.1}, 1),
+        ("length", {"length_correlation": 0.9}, {"length_correlation": 0.7}, 1),
+        ("turns", {"turns_correlation": 0.9}, {"turns_correlation": 0.7}, 1),
+        ("abstention", {"abstained": 0.3}, {"abstained": 0.1}, 1),
+        ("failures", {"failed": 0.1}, {"failed": 0.03}, 1),
+        ("coverage", {"coverage": 0.6}, {"coverage": 0.8}, 1),
+        ("one_criterion", {"dominant": 0.7}, {"dominant": 0.55}, 1),
+        ("collapse", {"group_std": 0.15}, {"group_std": 0.15, "outcome": 0.9}, 1),
+        ("entropy_collapse", {"entropy": 0.3}, {"entropy": 0.5}, 1),
+        ("gradient", {"grad_norm": 6.0}, {"grad_norm": 4.0}, 1),
+        ("replay_weights", {"ess_frac": 0.1}, {"ess_frac": 0.3}, 2),
+        ("discrimination", {"disc": 0.01}, {"disc": 0.01, "disc_groups": 20.0}, 1),
+        ("kl_clamped", {"kl_beta": 1e-4}, {"kl_beta": 2e-4}, 10),
+    ],
+)
+def test_each_alarm_has_what_triggers_it_and_what_does_not(
+    alarm: str, changed: dict[str, float], harmless: dict[str, float], rows: int
+) -> None:
+    assert alarm in alarms_of(*[changed] * rows)
+    assert alarm not in alarms_of(*[harmless] * rows)
+
+
+def test_an_alarm_that_needs_time_does_not_fire_at_once() -> None:
+    assert alarms_of({"judge": 0.6}, {}) == set()
+    assert alarms_of({"ess_frac": 0.1}, {"ess_frac": 0.9}) == set()
+
+
+def test_unknown_numbers_raise_nothing() -> None:
+    monitors = Monitors()
+    assert [monitors.update_row({}) for _ in range(30)] == [[]] * 30
+    assert [monitors.update_row(dict.fromkeys(quiet_row(), float("nan"))) for _ in range(3)] == [[]] * 3
+
+
+def test_what_was_high_from_the_start_is_the_policys_way_not_news() -> None:
+    usual = {"repetition": 0.4, "refusals": 0.3, "abstained": 0.4, "length_correlation": 0.95}
+    assert alarms_of(usual, usual=usual) == set()
+
+
+def test_a_checkpoint_of_before_the_held_out_alarm_can_be_read() -> None:
+    monitors = Monitors()
+    monitors.load_state_dict(
+        {"history": [{"judge": 0.5, "group_std": float("nan")}], "low": -1.0, "total": 2.0}
+    )
+    assert monitors.divergence.total == 2.0 and monitors.history == [{"judge": 0.5}] and not monitors.gamed
+
+
+def test_held_out_criteria_are_asked_about_a_small_repeatable_sample() -> None:
+    rng = np.random.default_rng(0)
+    batch, asked = episodes(rng, judge=0.5, outcome=0.4, n=64), []
+
+    def judge(trajectories: Any) -> list[TurnScores]:
+        asked.append([t.messages[0].content for t in trajectories])
+        return [TurnScores([0.25, float("nan")], [None, "cannot_assess:x"], "r", "h") for _ in trajectories]
+
+    heldout = HeldOutCriteria(judge, share=0.05, seed=3)
+    assert heldout(batch, 1) == heldout(batch, 1) == 0.25
+    assert len(asked[0]) == 4 and asked[0] == asked[1]
+    heldout(batch, 2)
+    assert asked[2] != asked[0]
+
+
+# --- the chain of bandits of POLICY.md: T = 8 turns, 6 actions each, 8 tasks in groups of 8 ------------------
+
+RIGHT, FILLER, ACTIONS = 0, 5, 6
+
+
+def chain(
+    seed: int, *, filler_pay: float, alpha: float = 0.0, iterations: int = 45
+) -> tuple[list[float], int | None]:
+    """REINFORCE on the turn rewards of a judge (noise 0.15) that also pays for filler.
+
+    Returns:
+        The exact success rate before each iteration and the iteration of the first divergence alarm.
+    """
+    rng, monitors = np.random.default_rng(seed), Monitors()
+    logits = np.zeros((8, 8, ACTIONS))
+    logits[:, :, RIGHT] = np.log(0.8 * (ACTIONS - 1) / 0.2)
+    success: list[float] = []
+    alarm = None
+    for iteration in range(iterations):
+        p = np.exp(logits)
+        p /= p.sum(axis=-1, keepdims=True)
+        success.append(float(np.prod(p[:, :, RIGHT], axis=1).mean()))
+        drawn = rng.random((8, 8, 8, 1))  # task, rollout, turn
+        action = np.minimum((drawn > np.cumsum(p, axis=-1)[:, None]).sum(axis=-1), ACTIONS - 1)
+        right = action == RIGHT
+        told = np.where(rng.random(right.shape) < 0.15, ~right, right)
+        reward = (1 - filler_pay) * told + filler_pay * (action == FILLER)
+        outcome = right.all(axis=-1).astype(float)
+        found = monitors.update_row({"judge": float(reward.mean()), "outcome": float(outcome.mean())})
+        if alarm is None and any(a.name == "divergence" for a in found):
+            alarm = iteration
+        local = (reward - (reward.sum(axis=1, keepdims=True) - reward) / 7) / max(reward.std(), 0.05)
+        whole = (outcome - (outcome.sum(axis=1, keepdims=True) - outcome) / 7) / max(outcome.std(), 0.05)
+        advantage = np.clip(local + alpha * whole[:, :, None], -3, 3)
+        logits += 0.4 * (advantage[..., None] * (np.eye(ACTIONS)[action] - p[:, None])).mean(axis=1)
+    return success, alarm
+
+
+def lost_ten_points(success: list[float]) -> int | None:
+    best = np.maximum.accumulate(success)
+    lost = np.nonzero(best - np.array(success) >= 0.1)[0]
+    return int(lost[0]) if len(lost) else None
+
+
+def test_the_alarm_comes_before_ten_points_are_lost_and_seldom_without_cause() -> None:
+    early = lost = false = 0
+    for seed in range(10):
+        success, alarm = chain(seed, filler_pay=0.7)
+        too_late = lost_ten_points(success)
+        lost += too_late is not None
+        early += alarm is not None and too_late is not None and alarm <= too_late
+        false += chain(seed, filler_pay=0.0)[1] is not None
+        false += chain(seed, filler_pay=0.0, alpha=1.0)[1] is not None
+    assert lost == 10 and early >= 9 and false <= 1
