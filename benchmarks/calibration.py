@@ -10,6 +10,7 @@ smallest mass. Intervals: 95 %, bootstrap over groups; differences are paired.
 """
 
 import argparse
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from typing import Any
 from axiomrm.data.human.files import load_pairs
 from axiomrm.data.splits import split_by_group
 from axiomrm.data.trajectory import Message, PreferencePair, Trajectory
-from axiomrm.data.verdict import Scored
+from axiomrm.data.verdict import Failed, Scored
 from axiomrm.data.writing import atomic_file
 from axiomrm.eval.calibration import CalibrationItem, calibration_change, calibration_metrics
 from axiomrm.eval.estimate import wilson
@@ -89,6 +90,16 @@ def pairwise(pairs: list[PreferencePair]) -> Iterator[tuple[dict[str, str], Verd
         for first in ("a", "b"):
             row = {"id": f"{pair.id}/{first}", "group": pair.group, "gold": sides[first][pair.label]}
             yield row, oriented(question, first)
+
+
+def reading_key(judge: RewardModel, asked: list[tuple[dict[str, str], VerdictRequest]]) -> str:
+    """Names the file of readings: weights, precision and every prompt, so that no others are mixed in."""
+    assert judge.engine is not None and judge.prompter is not None
+    digest = hashlib.sha256(json.dumps(dict(judge.engine.identity), sort_keys=True).encode())
+    for _, request in asked:
+        prompt = judge.prompter.render(request.trajectory, request.criterion, request.turn)
+        digest.update(repr(prompt if isinstance(prompt, Failed) else prompt.ids).encode())
+    return digest.hexdigest()[:12]
 
 
 def labelled(rows: list[dict[str, Any]], labels: LabelSet, revision: str) -> list[Labelled]:
@@ -200,7 +211,8 @@ def main() -> None:
     }
     for name, (form, labels) in kinds.items():
         asked = list(form(short_pairs(name, count)))[: args.items]
-        path = args.work / f"{name}-{judge.judge_revision[:12]}.jsonl"
+        path = args.work / f"{name}-{reading_key(judge, asked)}.jsonl"
+        print(path, flush=True)
         rows = read_all(judge, [] if args.only_read else asked, path)
         good = labelled(rows, labels, judge.judge_revision)
         if len(good) < 2 * MIN_LABELS and len(good) < len(asked):
