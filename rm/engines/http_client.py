@@ -52,7 +52,9 @@ class HttpClient:
         self.pool = Pool(endpoints, limits.deadline_s, time.monotonic)
         self._random = random.Random()
         connections = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        self._http = httpx2.AsyncClient(timeout=None, limits=connections)
+        # Without https no certificates need to be loaded, which takes longer than many requests.
+        tls = any(endpoint.place.startswith("https:") for endpoint in endpoints)
+        self._http = httpx2.AsyncClient(timeout=None, limits=connections, verify=tls)
 
     async def close(self) -> None:
         """Drop the connections."""

@@ -68,7 +68,8 @@ class Breaker:
 
     def __init__(self) -> None:
         """Closed."""
-        self.faults, self.since, self.kind = 0, 0.0, "unreachable"
+        self.faults, self.since = 0, 0.0
+        self.kind: FailureKind = "unreachable"
         self.retry_at: float | None = None
         self._pause, self._trying = FIRST_PAUSE_S, False
 

@@ -138,8 +138,8 @@ class Pool:
     def _late(self, now: float) -> Fault:
         if any(e.not_before > now for e in self.endpoints):
             return fault("rate_limited", "the server wants to be left alone beyond this request's deadline")
-        kind = next((e.breaker.kind for e in self.endpoints if e.breaker.open), "timeout")
-        return fault(kind, "no endpoint was free before the deadline")
+        kinds = [e.breaker.kind for e in self.endpoints if e.breaker.open]
+        return fault(kinds[0] if kinds else "timeout", "no endpoint was free before the deadline")
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -191,9 +191,9 @@ def test_numbers_that_are_no_log_probabilities_are_refused() -> None:
         assert isinstance(chat_generation({"choices": [choice]}, "m"), Fault), bad
     entry = {"token": "Y", "top_logprobs": [{"token": "Y", "logprob": x} for x in (-0.2, -4, None)]}
     choice = {"message": {"content": "Y"}, "logprobs": {"content": [entry]}}
-    found = chat_generation({"choices": [choice]}, "m")
-    assert isinstance(found, Generation)
-    assert found.tokens[0].top == {"Y": -0.2}  # two tokens that look alike: the likelier one
+    written = chat_generation({"choices": [choice]}, "m")
+    assert isinstance(written, Generation)
+    assert written.tokens[0].top == {"Y": -0.2}  # two tokens that look alike: the likelier one
 
 
 def test_completions_are_read_by_token_id() -> None:
