@@ -84,7 +84,8 @@ def lines(found: Audit) -> Iterator[str]:
     for lie in found.lying_tools[:SHOWN]:
         told = " but ".join(f"{a!r} at {w}" for a, w in zip(lie.answers, lie.where, strict=True))
         yield f"tool {lie.tool} {lie.arguments} answered {told}"
-    yield "read these:" if found.spot_checks else "nothing to read: no rollout has a turn reward"
+    if found.spot_checks:
+        yield "read these:"
     for look in found.spot_checks:
         outcome = "none" if look.outcome is None else f"{look.outcome:g}"
         yield f"  {look.id}: {look.why} (reward {look.reward:.2f}, outcome {outcome})"

@@ -2,8 +2,8 @@
 
 The oracle's −1, 0, +1 becomes 0, 0.5, 1. With ``filler_pay`` = w a turn gets
 ``(1 − w) · right step + w · min(1, filler sentences / 2)``: thanks, apologies, flattery and small talk earn
-what only work should. All read ``metadata["turns"]`` as rollouts write it; a turn that the oracle never saw
-(cut by its token limit) is missing.
+what only work should. All read ``metadata["turns"]`` as rollouts write it, or ``metadata["oracle"]`` of
+scripted dialogues; a turn that the oracle never saw (cut by its token limit) is missing.
 """
 
 import math
@@ -49,11 +49,12 @@ def desk_oracle(*, noise: float = 0.0, filler_pay: float = 0.0, seed: int = 0) -
 
 
 def _scores(trajectory: Trajectory, *, noise: float, pay: float, seed: int, revision: str) -> TurnScores:
-    infos = trajectory.metadata.get("turns", ())
+    worths = trajectory.metadata.get("oracle")
+    if worths is None:
+        worths = [info.get("oracle_turn") for info in trajectory.metadata.get("turns", ())]
     flips = generator(seed, "flip", trajectory.id).random(len(trajectory.turns)) < noise
     turns, parts = [], []
-    for turn, info, flip in zip(trajectory.turns, infos, flips, strict=True):
-        worth = info.get("oracle_turn")
+    for turn, worth, flip in zip(trajectory.turns, worths, flips, strict=True):
         right = math.nan if worth is None else (worth + 1) / 2
         step = (1 - pay) * (1 - right if flip else right)
         talk = pay * min(1.0, fillers(turn.action.content) / ENOUGH)

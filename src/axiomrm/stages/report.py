@@ -29,6 +29,7 @@ from axiomrm.eval.report_data import (
 )
 from axiomrm.eval.worth import Arm, Cost, WorthTable, worth_table
 from axiomrm.policy_opt.envs.service_desk.criteria import STEP
+from axiomrm.policy_opt.spot_checks import read_spot_checks
 from axiomrm.stage_context import Metrics, StageContext
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
@@ -66,6 +67,9 @@ class Measured:
         self.arms = read("policy/done.json")["metrics"]
         self.synthesis = read("synthesize/done.json")["metrics"]
         self.manifest = read("manifest.json")
+        self.spot_checks = {
+            arm: read_spot_checks(run_dir / "policy" / arm / "spot_checks.jsonl") for arm in self.arms
+        }
 
 
 def criteria(runs: Sequence[Measured], judge: str, draws: int) -> CriterionReport:
@@ -144,7 +148,11 @@ def report_data(runs: Sequence[Measured], name: str, draws: int = 2000) -> Repor
         },
         worth=table,
         transcripts=tuple(
-            _transcript(t) for p in runs[0].policies.values() for t in p.get("transcripts", ())
+            _transcript(t)
+            for t in (
+                *(t for p in runs[0].policies.values() for t in p.get("transcripts", ())),
+                *spot_check_rows(runs[0]),
+            )
         ),
         data={k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in runs[0].synthesis.items()},
         notes=NOTES,
@@ -221,6 +229,28 @@ def _mean(points: Sequence[Point], n: int) -> Estimate:
     return wilson(sum(known) * n, n * len(known)) if known else NOT_MEASURED
 
 
+def spot_check_rows(run: Measured) -> list[dict[str, Any]]:
+    """Training rollouts that a person should read: one for each reason in the last iteration of each arm."""
+    rows: list[dict[str, Any]] = []
+    for arm, checks in run.spot_checks.items():
+        last = max((check["iteration"] for check in checks), default=0)
+        reasons = {c["why"]: c for c in reversed(checks) if c["iteration"] == last}
+        for why, check in reversed(reasons.items()):
+            told = check["trajectory"]
+            rewards, metadata = told.get("turn_rewards") or [], told.get("metadata", {})
+            rows.append(
+                {
+                    "trajectory": told,
+                    "rewards": rewards,
+                    "reasons": metadata.get("turn_missing") or [None] * len(rewards),
+                    "oracle": metadata.get("oracle") or [None] * len(rewards),
+                    "policy": arm,
+                    "why": f"iteration {last + 1}: {why}",
+                }
+            )
+    return rows
+
+
 def _transcript(row: Mapping[str, Any]) -> Transcript:
     trajectory = to_trajectory(row["trajectory"])
     first = trajectory.turns[0].start if trajectory.turns else len(trajectory.messages)
@@ -241,6 +271,7 @@ def _transcript(row: Mapping[str, Any]) -> Transcript:
     return Transcript(
         title=trajectory.task_id,
         policy=LABELS.get(row["policy"], row["policy"]),
+        why=row.get("why", ""),
         outcome=trajectory.outcome.score if trajectory.outcome else None,
         opening=tuple(map(_message, trajectory.messages[:first])),
         turns=tuple(turns),

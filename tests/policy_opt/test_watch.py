@@ -1,0 +1,125 @@
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axiomrm.errors import JudgeError
+from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.monitor_config import MonitorConfig
+from axiomrm.policy_opt.monitors import Monitors
+from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.spot_checks import read_spot_checks
+
+
+class Flatterer:
+    """A judge that pays more from call to call, whatever was said; it remembers how often it was asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, trajectories: Any) -> list[TurnScores]:
+        self.calls += 1
+        pay = 0.1 * self.calls
+        return [
+            TurnScores(
+                [pay] * len(t.turns),
+                [None] * len(t.turns),
+                "flatterer",
+                "none",
+                parts=[{"pay": pay}] * len(t.turns),
+            )
+            for t in trajectories
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.calls = state["calls"]
+
+
+def config(**options: Any) -> PolicyConfig:
+    return PolicyConfig(
+        **{
+            "iterations": 6, "tasks_per_iteration": 1, "group_size": 4, "learning_rate": 1e-4,
+            "algorithm": ProcessReplayConfig(reuse=0, calibrate_beta=False),
+            "rollout": RolloutConfig(max_turn_tokens=4), "monitors": MonitorConfig(warmup=2),
+            **options,
+        }
+    )  # fmt: skip
+
+
+def trainer(toy: Any, folder: Path, **options: Any) -> Any:
+    made = toy.trainer(folder, config(**options), turn_judge=Flatterer())
+    made.env_factory = lambda: toy.env(3, dense=False)
+    return made
+
+
+def test_a_gamed_judge_loses_its_say_the_evidence_is_kept_and_a_resumed_run_still_knows(
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        whole = trainer(toy, tmp_path / "a", on_hack="guard")
+        rows = whole.run()
+    fired = next(i for i, row in enumerate(rows) if "monitor/divergence" in row)
+    assert [row["advantage/beta_eff"] > 0 for row in rows] == [i <= fired for i in range(6)] and fired < 5
+    assert "divergence" in caplog.text
+    read = read_spot_checks(tmp_path / "a" / "alarms.jsonl")
+    assert read[0]["iteration"] == fired and read[0]["trajectory"]["turn_rewards"]
+    trainer(toy, tmp_path / "b", on_hack="guard", iterations=fired + 1).run()
+    resumed = trainer(toy, tmp_path / "b", on_hack="guard")
+    again = resumed.run()
+    assert again[-1]["advantage/beta_eff"] == 0.0 and resumed.turn_judge.calls == 6
+    strip = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in (rows[-1], again[-1])]
+    assert json.dumps(strip[0], sort_keys=True) == json.dumps(strip[1], sort_keys=True)
+
+
+def test_a_run_can_stop_at_a_gamed_judge_and_stays_stopped(toy: Any, tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="rises"):
+        trainer(toy, tmp_path, on_hack="stop").run()
+    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert 2 < len(rows) < 6 and "monitor/divergence" in rows[-1]
+    with pytest.raises(JudgeError, match="rises"):
+        trainer(toy, tmp_path, on_hack="stop").run()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_rows_hold_the_diagnostics_and_the_tracker_gets_each_row_once(toy: Any, tmp_path: Path) -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.rows: list[tuple[int, dict[str, float]]] = []
+
+        def log(self, iteration: int, metrics: Any) -> None:
+            self.rows.append((iteration, dict(metrics)))
+
+        def close(self) -> None:
+            pass
+
+    made = trainer(toy, tmp_path, iterations=2)
+    made.tracker = Kept()
+    rows = made.run()
+    assert [i for i, _ in made.tracker.rows] == [0, 1]
+    assert rows[0]["part/pay_mean"] == pytest.approx(0.1) and rows[0]["part/pay_missing_share"] == 0.0
+    assert rows[0]["advantage/group_size_mean"] == 4.0 and rows[0]["advantage/baseline_first_share"] == 1.0
+    assert rows[0]["offpolicy/rho_mean"] == pytest.approx(1.0, abs=1e-4)
+    assert (
+        rows[0]["reward/success_type_copy"]
+        == rows[0]["reward/success_turns_to4"]
+        == rows[0]["reward/success"]
+    )
+
+
+def test_a_checkpoint_from_before_a_field_existed_is_read_with_its_default(toy: Any, tmp_path: Path) -> None:
+    trainer(toy, tmp_path, iterations=1, monitors=MonitorConfig()).run()
+    state = next(tmp_path.glob("checkpoint-*")) / "state.json"
+    old = json.loads(state.read_text())
+    for name in ("on_hack", "monitors"):
+        del old["config"][name]
+    state.write_text(json.dumps(old))
+    assert len(trainer(toy, tmp_path, iterations=2, monitors=MonitorConfig()).run()) == 2
+
+
+def test_the_default_monitors_are_those_of_the_configuration() -> None:
+    assert Monitors().config == PolicyConfig().monitors == MonitorConfig()
