@@ -24,6 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from axiomrm.data.trajectory import Message
 from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.rm.training.optimizer import make_optimizer
 
 CARD = """# nano: the base model of the quickstart
 
@@ -139,21 +140,9 @@ def answer_accuracy(model: LlamaForCausalLM, chat: TemplateChat, n: int = 400) -
     return {k: round(sum(v) / len(v), 3) for k, v in sorted(right.items())}
 
 
-def make_optimizers(model: LlamaForCausalLM, lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, AdamW for embeddings and norms."""
-    hidden = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
-    rest = [p for n, p in model.named_parameters() if p.dim() != 2 or "embed" in n]
-    return [
-        torch.optim.Muon(hidden, lr=lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(rest, lr=lr, betas=(0.9, 0.95), weight_decay=0.01),
-    ]
-
-
-def save(
-    out: Path, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]
-) -> None:
-    held = [optimizer.state_dict() for optimizer in optimizers]
-    torch.save({"model": model.state_dict(), "optimizers": held, "state": state}, out / "train.tmp")
+def save(out: Path, model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    held = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "state": state}
+    torch.save(held, out / "train.tmp")
     os.replace(out / "train.tmp", out / "train.pt")
 
 
@@ -165,18 +154,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=75)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument(
-        "--start",
-        type=Path,
-        help="folder of a published model: its weights and tokenizer, a schedule of its own",
-    )
-    parser.add_argument(
-        "--first-document", type=int, default=0, help="number of the first document, behind those of --start"
-    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    if args.start and not (args.out / "tokenizer.json").exists():
-        PreTrainedTokenizerFast.from_pretrained(args.start).save_pretrained(args.out)
     tokenizer = make_tokenizer(args.out, read_general(args.general))
     chat = TemplateChat(tokenizer)
     torch.manual_seed(0)
@@ -190,17 +169,14 @@ def main() -> None:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    if args.start:
-        model.load_state_dict(LlamaForCausalLM.from_pretrained(args.start, dtype=torch.float32).state_dict())
-    optimizers = make_optimizers(model, args.lr)
-    state: dict[str, Any] = {"step": 0, "next_document": args.first_document, "seconds": 0.0, "tokens": 0}
+    optimizer = make_optimizer(model, "muon", learning_rate=args.lr, weight_decay=0.05)
+    state: dict[str, Any] = {"step": 0, "next_document": 0, "seconds": 0.0, "tokens": 0}
     if (args.out / "train.pt").exists():
         saved = torch.load(args.out / "train.pt", weights_only=False)
         model.load_state_dict(saved["model"])
-        for optimizer, held in zip(optimizers, saved["optimizers"], strict=True):
-            optimizer.load_state_dict(held)
+        optimizer.load_state_dict(saved["optimizer"])
         state = saved["state"]
-    train(args, model, optimizers, chat, state)
+    train(args, model, optimizer, chat, state)
     publish(args, model, tokenizer, chat, state)
 
 
@@ -227,7 +203,7 @@ def publish(
 def train(
     args: argparse.Namespace,
     model: LlamaForCausalLM,
-    optimizers: list[torch.optim.Optimizer],
+    optimizer: torch.optim.Optimizer,
     chat: TemplateChat,
     state: dict[str, Any],
 ) -> None:
@@ -242,16 +218,14 @@ def train(
             * min(1, (state["step"] + 1) / 100)
             * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
         )
-        for optimizer in optimizers:
-            for group_ in optimizer.param_groups:
-                group_["lr"] = lr
+        for group_ in optimizer.param_groups:
+            group_["lr"] = lr
         ids, weights = tensors(group)
         loss = loss_of(model, ids, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         now = time.monotonic()
         state |= {
             "step": state["step"] + 1,
@@ -269,9 +243,9 @@ def train(
         if state["step"] % 200 == 0:
             print(answer_accuracy(model, chat, 150), flush=True)
         if now - saved_at > 120:
-            save(args.out, model, optimizers, state)
+            save(args.out, model, optimizer, state)
             saved_at = now
-    save(args.out, model, optimizers, state)
+    save(args.out, model, optimizer, state)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class StageConfig(_Settings):
     secret: str = "axiomrm-training"
     """Key of the training nonces."""
     direct_share: float = Field(default=0.5, ge=0, le=1)
+    label_weight: float = Field(default=1.0, gt=0)
+    """How much a label token counts in the loss beside a note token; a verdict is one token of thirty."""
     max_tokens: int = Field(default=2048, ge=8)
     """Longest row; a longer one is dropped and counted."""
     packing: Literal["auto", "tree", "off"] = "auto"
@@ -44,6 +46,8 @@ class StageConfig(_Settings):
     max_train_tokens: int | None = Field(default=None, ge=1)
     """Stop after about this many tokens (whole steps, at the mean batch size)."""
     learning_rate: float = Field(default=2e-4, gt=0)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """``muon``: orthogonalised steps for the matrices of hidden layers, AdamW for all else."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     warmup_share: float = Field(default=0.05, ge=0, lt=1)
     weight_decay: float = Field(default=0, ge=0)

@@ -46,7 +46,9 @@ class TreeRow:
         self.positions += range(shared, len(row.input_ids))
         trained = row.completion_mask[shared:]
         self.labels += [token if on else IGNORED for token, on in zip(fresh, trained, strict=True)]
-        self.weights += [row.weight * on for on in trained]
+        weights = [row.weight * on for on in trained]
+        weights[row.label_at - shared] *= row.label_weight
+        self.weights += weights
         self.runs.append((start, len(fresh), path[-1] if path else -1))
         self.path = path + list(range(start, self.size))
         self.rows += 1

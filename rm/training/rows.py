@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from axiomrm.data.synthesis.examples import JudgeExample
@@ -40,6 +40,8 @@ class JudgeRow:
     unit: str = ""
     """Rows with equal units show recordings that start alike, so they can share a prefix."""
     weight: float = 1.0
+    label_weight: float = 1.0
+    """How much the label token counts beside any other trained token."""
 
     @property
     def start(self) -> int:
@@ -92,6 +94,7 @@ def make_rows(
     seed: int = 0,
     guidelines: str = "",
     label_sets: Mapping[str, LabelSet] | None = None,
+    label_weight: float = 1.0,
 ) -> RowSet:
     """One row an example, in order.
 
@@ -104,6 +107,7 @@ def make_rows(
         seed: decides modes and nonces.
         guidelines: the rubric's text for all criteria.
         label_sets: by criterion id, where labels carry texts or values of their own.
+        label_weight: how much a label token counts beside a token of a note.
 
     Raises:
         ConfigError: ``direct_share`` lies outside [0, 1].
@@ -121,7 +125,9 @@ def make_rows(
             place = f"example {index} ({example.criterion_id!r})"
             raise DataError(f"{place}: label {example.label!r} is none of {labels.tokens}")
         try:
-            row = _row(example, prompter, labels, index in direct, seed, guidelines)
+            row = replace(
+                _row(example, prompter, labels, index in direct, seed, guidelines), label_weight=label_weight
+            )
         except ConfigError as error:
             made.dropped.append(Dropped(index, "bad_input", str(error)))
             continue

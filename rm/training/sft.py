@@ -23,6 +23,7 @@ from trl import SFTConfig, SFTTrainer
 from axiomrm.errors import ConfigError
 from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.losses import completion_loss, pad_id_of, trained_tokens
+from axiomrm.rm.training.optimizer import make_optimizer
 from axiomrm.rm.training.packing import TreeRow, collate
 
 COMPLETE = "complete"
@@ -123,8 +124,12 @@ def run_sft(
     folder = Path(folder)
     pad_id = pad_id_of(tokenizer)
     steps = planned_steps(batches, config)
+    optimizer = make_optimizer(
+        model, config.optimizer, learning_rate=config.learning_rate, weight_decay=config.weight_decay
+    )
     trainer = JudgeTrainer(
         model=model,
+        optimizers=(optimizer, None),
         args=_arguments(folder, config, steps),
         train_dataset=Dataset.from_dict({"batch": list(range(len(batches)))}),
         data_collator=lambda items: collate(batches[items[0]["batch"]], pad_id, packed=packed),

@@ -142,6 +142,7 @@ def _rows(
         direct_share=config.direct_share,
         max_tokens=config.max_tokens,
         seed=config.seed,
+        label_weight=config.label_weight,
         **options,
     )
 

@@ -56,6 +56,10 @@ class JudgeStageConfig(Config):
     """Supervised fine-tuning of one judge stage."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """``muon``: orthogonalised steps for the matrices of hidden layers, AdamW for all else."""
+    label_weight: float = Field(default=1.0, gt=0)
+    """How much a label token counts beside a token of a note."""
     epochs: float = Field(default=1.0, gt=0)
     max_length: int = Field(default=1024, ge=8)
     """Tokens a row; a longer row is dropped and counted."""

@@ -32,6 +32,8 @@ def stage_config(ctx: StageContext, name: str, settings: JudgeStageConfig) -> St
         epochs=settings.epochs,
         max_train_tokens=settings.max_train_tokens,
         learning_rate=settings.learning_rate,
+        optimizer=settings.optimizer,
+        label_weight=settings.label_weight,
         save_steps=settings.checkpoint_every,
         accumulate=settings.accumulate,
         precision=settings.precision,

@@ -43,6 +43,15 @@ def test_trained_tokens_and_the_token_before_them_are_never_shared() -> None:
     assert path_of(tree, 5) == [1, 2, 3, 5]
 
 
+def test_the_label_counts_more_than_the_notes_around_it_wherever_the_row_was_cut() -> None:
+    # 1 2 shared; then notes 4 5, the label 6 and the end 7
+    noted = JudgeRow((1, 2, 3, 4, 5, 6, 7), (0, 0, 0, 1, 1, 1, 1), 5, "critique", unit="u", label_weight=10)
+    direct = JudgeRow((1, 2, 9, 6, 7), (0, 0, 0, 1, 1), 3, "direct", unit="u", weight=2, label_weight=10)
+    (tree,) = tree_rows([noted, direct], max_tokens=99)
+    assert dict(zip(tree.ids[3:7], tree.weights[3:7], strict=True)) == {4: 1, 5: 1, 6: 10, 7: 1}
+    assert tree.ids[7:] == [9, 6, 7] and tree.weights[7:] == [0, 20, 2]
+
+
 def test_other_units_strangers_and_full_trees_start_anew() -> None:
     alike = [1, 2, 3, 4]
     assert len(tree_rows([row([*alike, 5], 4), row([*alike, 6], 4, unit="v")], max_tokens=99)) == 2
