@@ -43,10 +43,15 @@ class LossParts:
 class Algorithm(Protocol):
     """One file each; chosen by ``kind`` in ``ALGORITHMS``."""
 
-    uses_kl: bool
-    """Whether the trainer adds the KL term to the loss."""
-    needs_reference: bool
-    """Whether ``ingest`` or the KL term reads log-probs of the frozen reference."""
+    @property
+    def uses_kl(self) -> bool:
+        """Whether the trainer adds the KL term to the loss."""
+        ...
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether ``ingest`` or the KL term reads log-probs of the frozen reference."""
+        ...
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Take in the rollouts of ``version``; returns metrics."""

@@ -77,7 +77,7 @@ def update_metrics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) 
         "offpolicy/m2": _mean([m for stats in every for m in stats.m2]),
     }
     gaps = torch.cat([a - b for a, b in zip(fresh[0].logps, fresh[0].behaviour, strict=True)])
-    return out | {"offpolicy/admission_max": float(gaps.abs().max())}
+    return out | {"offpolicy/admission_max": float(gaps.abs().max()) if gaps.numel() else NAN}
 
 
 def _mean(values: Sequence[float]) -> float:
