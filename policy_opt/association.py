@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def known_mean(values: Sequence[float]) -> float:
@@ -33,15 +34,15 @@ def partial_correlation(x: Sequence[float], y: Sequence[float], given: Sequence[
     return correlation(rests[0], rests[1])
 
 
-def _rest(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", given: Sequence[float]) -> list[float]:
-    centred = np.asarray(given) - np.mean(given)
+def _rest(values: NDArray[np.float64], given: NDArray[np.float64]) -> list[float]:
+    centred = given - given.mean()
     spread = float(centred @ centred)
     slope = float(centred @ values) / spread if spread > 0 else 0.0
     rest: list[float] = (values - values.mean() - slope * centred).tolist()
     return rest
 
 
-def _complete(*columns: Sequence[float]) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+def _complete(*columns: Sequence[float]) -> NDArray[np.float64]:
     table = np.array(list(zip(*columns, strict=True)), dtype=np.float64).reshape(-1, len(columns))
-    complete: np.ndarray[tuple[int, int], np.dtype[np.float64]] = table[~np.isnan(table).any(axis=1)]
+    complete: NDArray[np.float64] = table[~np.isnan(table).any(axis=1)]
     return complete

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
@@ -123,7 +124,7 @@ def _pooled(scores: Sequence[float], outcomes: Sequence[float], rng: np.random.G
     return _interval(spearman(table[:, 0].tolist(), table[:, 1].tolist()), draws, len(table))
 
 
-def _interval(value: float, draws: "np.ndarray[tuple[int], np.dtype[np.float64]]", n: int) -> Interval:
+def _interval(value: float, draws: NDArray[np.float64], n: int) -> Interval:
     low, high = np.quantile(draws, [0.025, 0.975])
     return Interval(value=value, low=float(low), high=float(high), n=n)
 

@@ -7,7 +7,7 @@ from typing import Literal
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Scored
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.reward import NAN, TurnJudge, TurnScores
+from axiomrm.policy_opt.reward import TurnJudge, TurnScores
 from axiomrm.rm.judgement import Judgement, TurnJudgement
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import ActiveRubric, Rubric
@@ -91,7 +91,7 @@ def _parts(judgement: Judgement, active: ActiveRubric) -> list[dict[str, float]]
         for name, verdict in turn.verdicts.items():
             if name in items:
                 sign = -1.0 if items[name].polarity == "penalty" else 1.0
-                value = verdict.value if isinstance(verdict, Scored) else NAN
+                value = verdict.value if isinstance(verdict, Scored) else math.nan
                 row[name] = sign * value * items[name].weight / total
         out.append(row)
     return out

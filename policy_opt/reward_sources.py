@@ -87,13 +87,16 @@ class Composite:
 
     def state_dict(self) -> dict[str, Any]:
         """Memories of the parts that have one."""
-        return {n: p.state_dict() for n, p in self.parts.items() if isinstance(p, StatefulJudge)}
+        return {name: part.state_dict() for name, part in self._stateful().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        for name, part in self.parts.items():
-            if isinstance(part, StatefulJudge):
-                part.load_state_dict(state[name])
+        for name, part in self._stateful().items():
+            part.load_state_dict(state[name])
+
+    def _stateful(self) -> dict[str, StatefulJudge]:
+        parts: dict[str, object] = {**self.parts}
+        return {name: part for name, part in parts.items() if isinstance(part, StatefulJudge)}
 
 
 def _reason(row: Mapping[str, TurnScores], turn: int) -> str | None:

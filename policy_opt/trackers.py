@@ -68,7 +68,7 @@ class TensorBoard:
     def __init__(self, folder: Path, run: str, config: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer: Any = SummaryWriter(str(folder / run))  # type: ignore[no-untyped-call]  # torch
+        self.writer: Any = SummaryWriter(str(folder / run))
         self.writer.add_text("config", str(config), 0)
 
     def log(self, iteration: int, metrics: Mapping[str, float]) -> None:

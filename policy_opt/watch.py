@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any, Literal
 
-from axiomrm.errors import JudgeError
+from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithm import Algorithm, Guardable
 from axiomrm.policy_opt.monitors import GAMED, Monitors
 from axiomrm.policy_opt.reward import Episode
@@ -18,6 +18,20 @@ class Watch:
     """The monitors of a run and what follows from them."""
 
     def __init__(self, monitors: Monitors, on_hack: OnHack, folder: Path, algorithm: Algorithm) -> None:
+        """Args:
+        monitors: the alarms.
+        on_hack: what a divergence leads to.
+        folder: for ``alarms.jsonl``.
+        algorithm: what is guarded.
+
+        Raises:
+            ConfigError: ``guard`` with an algorithm that cannot go on without turn rewards.
+        """
+        if on_hack == "guard" and not isinstance(algorithm, Guardable):
+            raise ConfigError(
+                f"on_hack 'guard': {type(algorithm).__name__} cannot drop turn rewards; use process_replay, "
+                "or on_hack 'warn' or 'stop'"
+            )
         self.monitors, self.on_hack = monitors, on_hack
         self.folder, self.algorithm = folder, algorithm
 

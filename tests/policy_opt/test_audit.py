@@ -18,6 +18,11 @@ from axiomrm.policy_opt.spot_checks import pick
 NAN = math.nan
 
 
+def sure(value: float | None) -> float:
+    assert value is not None
+    return value
+
+
 def rollouts(
     flip: float, *, groups: int = 40, n: int = 6, seed: int = 0, filler: float = 0.0
 ) -> list[Trajectory]:
@@ -46,22 +51,22 @@ def rollouts(
 @pytest.mark.parametrize("seed", range(3))
 def test_the_oracle_is_ok_and_a_judge_that_flips_a_coin_is_not(seed: int) -> None:
     oracle, coin = audit(rollouts(0.0, seed=seed)), audit(rollouts(0.5, seed=seed))
-    assert oracle.verdict == "ok" and oracle.suggested_beta == 0.5 and oracle.disc.value > 0.7
+    assert oracle.verdict == "ok" and oracle.suggested_beta == 0.5 and sure(oracle.disc.value) > 0.7
     assert coin.verdict != "ok" and coin.suggested_beta < 0.1
-    assert coin.disc.low < 0.05 < oracle.disc.low
+    assert sure(coin.disc.low) < 0.05 < sure(oracle.disc.low)
 
 
 def test_a_judge_that_is_mostly_wrong_is_harmful() -> None:
     found = audit(rollouts(0.9))
-    assert found.verdict == "harmful" and found.suggested_beta == 0.0 and found.disc.high < 0
+    assert found.verdict == "harmful" and found.suggested_beta == 0.0 and sure(found.disc.high) < 0
 
 
 def test_a_criterion_that_goes_against_the_outcome_is_named_though_the_sum_still_predicts_it() -> None:
     found = audit(rollouts(0.0, filler=0.4))
-    assert found.disc.low > 0.05
+    assert sure(found.disc.low) > 0.05
     assert found.verdict == "harmful" and any("'filler' goes against" in r for r in found.reasons)
-    assert found.items["step"].disc.low > 0.5
-    assert sum(item.variance_share for item in found.items.values()) == pytest.approx(1.0)
+    assert sure(found.items["step"].disc.low) > 0.5
+    assert sum(sure(item.variance_share) for item in found.items.values()) == pytest.approx(1.0)
 
 
 def test_few_groups_are_weak_whatever_they_say() -> None:
@@ -78,7 +83,7 @@ def test_missing_rewards_are_counted_by_reason_and_a_share_of_failures_is_weak()
     made = []
     for i, t in enumerate(rollouts(0.0)):
         reasons: list[str | None] = ["failed:timeout" if i % 2 else "cannot_assess:hidden", None, None, None]
-        rewards = (NAN, *t.turn_rewards[1:])
+        rewards = (NAN, *(t.turn_rewards or ())[1:])
         made.append(t.model_copy(update={"turn_rewards": rewards, "metadata": {"turn_missing": reasons}}))
     found = audit(made)
     assert found.missing == {"failed:timeout": 120, "cannot_assess:hidden": 120}

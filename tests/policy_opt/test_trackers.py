@@ -1,7 +1,6 @@
 import importlib.util
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from axiomrm.policy_opt.trackers import known, open_tracker
 ROWS = [{"reward/success": 0.25, "kl/beta": math.nan}, {"reward/success": 0.5, "kl/beta": 0.02}]
 
 
-def installed(name: str) -> Any:
+def installed(name: str) -> pytest.MarkDecorator:
     absent = importlib.util.find_spec(name) is None
     return pytest.mark.skipif(absent, reason=f"{name} is not installed")
 
@@ -35,7 +34,7 @@ def test_a_tracker_that_is_not_installed_says_how_to_get_it(tmp_path: Path) -> N
 @installed("tensorboard")
 @pytest.mark.slow
 def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]  # no stubs
 
     tracker = open_tracker("tensorboard", tmp_path, "run", {"lr": 1e-3})
     assert tracker is not None

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from axiomrm.errors import JudgeError
-from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, ProcessReplayConfig, RolloutConfig
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.monitors import Monitors
 from axiomrm.policy_opt.reward import TurnScores
@@ -84,6 +84,11 @@ def test_a_run_can_stop_at_a_gamed_judge_and_stays_stopped(toy: Any, tmp_path: P
     with pytest.raises(JudgeError, match="rises"):
         trainer(toy, tmp_path, on_hack="stop").run()
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == len(rows)
+
+
+def test_an_algorithm_that_needs_turn_rewards_cannot_be_guarded(toy: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="GRPO cannot drop turn rewards"):
+        trainer(toy, tmp_path, on_hack="guard", algorithm=GRPOConfig(reward="summed"))
 
 
 def test_rows_hold_the_diagnostics_and_the_tracker_gets_each_row_once(toy: Any, tmp_path: Path) -> None:

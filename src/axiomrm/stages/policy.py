@@ -2,17 +2,20 @@
 
 import functools
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Task
 from axiomrm.data.writing import atomic_file
+from axiomrm.policy_opt.algorithm import Algorithm
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.heldout import HeldOutCriteria
+from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.reward_build import JudgeFor, build_reward
 from axiomrm.policy_opt.reward_config import RewardConfig, VerifierReward
@@ -73,6 +76,19 @@ def source(config: RewardConfig | None, judge_for: JudgeFor) -> TurnJudge | None
     return build_reward(config, judge_for)
 
 
+def largest_advantage(algorithm: Algorithm) -> Callable[[Episode], float] | None:
+    """Greatest absolute advantage among an episode's steps; ``None``: the algorithm does not tell."""
+    if not isinstance(algorithm, ProcessReplay):
+        return None
+
+    def largest(episode: Episode) -> float:
+        record = episode.record
+        sizes = [abs(algorithm.advantage(record, step, algorithm.snapshot)) for step in record.steps]
+        return max((size for size in sizes if not math.isnan(size)), default=math.nan)
+
+    return largest
+
+
 def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: JudgeFor) -> dict[str, Any]:
     folder = ctx.stage_dir / name
     finished = folder / "finished.json"
@@ -98,7 +114,8 @@ def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: 
             iteration + 1,
             settings.iterations,
         )
-        write_spot_checks(folder / "spot_checks.jsonl", iteration, episodes)
+        path = folder / "spot_checks.jsonl"
+        write_spot_checks(path, iteration, episodes, largest_advantage(trainer.algorithm))
         if (iteration + 1) % ctx.config.policy.eval_every == 0 or iteration + 1 == settings.iterations:
             measure(iteration + 1)
         ctx.kill_point(f"{name}_iteration")
