@@ -184,10 +184,11 @@ class CachedEngine:
         return written_under(written, value["nonce"], prompt.nonce, self._spell, self.prompter.encode)
 
     def _usable(self, written: Generation, prompt: Prompt) -> bool:
-        """Whether it is an answer; an engine with ids would say the same again, a server may do better."""
-        if self.capabilities.token_ids:
+        """Whether it is an answer; a local model would say the same again, a server may do better."""
+        if "endpoint" not in self.engine.identity:
             return True
-        if written.stop == "length" or (self.capabilities.logprobs != "none" and not written.tokens):
+        can = self.capabilities
+        if written.stop == "length" or not (written.tokens or can.token_ids or can.logprobs == "none"):
             return False
         opening = lead_in(prompt.nonce).removesuffix("]=")
         if not any(opening in message["content"] for message in prompt.messages):

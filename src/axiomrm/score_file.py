@@ -1,20 +1,16 @@
 """Scoring a file of conversations: resumable, one judgement a row, bad records apart.
 
-While it runs, ``OUT.partial`` grows by one line a record, so a killed run goes on where it was: records that
-stand there whole are not judged again. At the end rows and rejected records are written atomically from it.
-A partial file of another input, rubric, judge or limit is refused.
+While it runs, ``OUT.partial`` grows (see ``score_partial``). At the end rows and rejected records are written
+atomically from it. An output or partial file of another rubric or judge is refused, never mixed or replaced.
 """
 
 import hashlib
 import json
-import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from axiomrm.data.jsonl import Rejected
 from axiomrm.data.openai_chat import to_messages, to_trajectory
@@ -23,51 +19,70 @@ from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import Failed
 from axiomrm.data.writing import atomic_file, write_jsonl
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.rm.judgement import Judgement, ScoreRow, outcome
+from axiomrm.rm.judgement import Judgement, ScoreRow
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
+from axiomrm.score_partial import Partial
+from axiomrm.score_summary import INPUT_KINDS, Summary, items_for_a_model
 
 BATCH = 8
 """Records judged together, and at most lost by a kill."""
-INPUT_KINDS = frozenset({"context_overflow", "bad_input"})
-"""Failures of the record and not of the judge."""
 Side = Literal["a", "b"] | None
 Candidates = list[tuple[Side, Trajectory]]
 
 
-@dataclass
-class Summary:
-    """What a run did, resumed parts included."""
+class Progress(NamedTuple):
+    """How far a run is."""
 
-    records: int = 0
-    scored: int = 0
-    rejected: list[dict[str, Any]] = field(default_factory=list)
-    verdicts: Counter[str] = field(default_factory=Counter)
-    """By outcome, of the conversations that were scored; rejected ones are counted apart."""
-    rewards: list[float] = field(default_factory=list)
-    resumed: int = 0
-    """Records that an earlier, killed run had judged."""
-    judged: int = 0
+    judged: int
     """Conversations judged by this run."""
-    seconds: float = 0.0
+    records: int
+    """Records dealt with, those of earlier runs included."""
+    resumed: int
+    """Records of earlier runs."""
+    total: int | None
+    """Records of the input, unreadable ones included; ``None``: known only at the end."""
+    seconds: float
+    """Since this run began."""
 
-    @property
-    def failure_share(self) -> float:
-        """Failed verdicts over all verdicts, without those whose input could not be read."""
-        failed = sum(n for kind, n in self.verdicts.items() if _counts_as_failure(kind))
-        total = sum(self.verdicts.values()) - sum(self.verdicts[f"failed:{kind}"] for kind in INPUT_KINDS)
-        return failed / total if total else 0.0
+
+class _Job(NamedTuple):
+    logs: Path
+    rubric: Rubric
+    judge: RewardModel
+    target: Path
+    limit: int | None
+
+    def identity(self, sha256: str) -> dict[str, Any]:
+        """What must be equal for a run to go on."""
+        return {
+            "logs": str(self.logs.resolve()),
+            "sha256": sha256,
+            "rubric_hash": self.rubric.hash,
+            "judge_revision": self.judge.judge_revision,
+            "limit": self.limit,
+        }
+
+
+class _Input(NamedTuple):
+    sha256: str
+    lines: int | None
+    """Lines that hold something; ``None``: a single document."""
 
 
 def score_file(
-    logs: Path,
+    logs: str | Path,
     rubric: Rubric,
     judge: RewardModel,
-    target: Path,
+    target: str | Path,
+    *,
     limit: int | None = None,
-    told: Callable[[int], None] | None = None,
+    replace: bool = False,
+    told: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Score a file into ``target``; rejected records go to ``*.rejected.jsonl`` beside it.
+
+    A run that was stopped, even by ``kill -9``, goes on when it is started again with the same arguments.
 
     Args:
         logs: chat logs, ``traj`` records or pair records.
@@ -75,61 +90,95 @@ def score_file(
         judge: with or without a model.
         target: the output; appears whole or not at all.
         limit: read at most so many records.
-        told: called after each batch with the number of conversations that this run has judged.
+        replace: whether scores by another rubric or judge that stand in ``target`` may go.
+        told: called after each batch.
 
     Raises:
         DataError: there is no such file, or nothing in it could be read.
-        ConfigError: ``OUT.partial`` belongs to other input or settings.
+        ConfigError: ``target`` or its partial file belongs to other input, rubric or judge.
     """
-    _check_paths(logs, target)
-    summary, bad, start = Summary(), list[Rejected](), time.monotonic()
-    partial = target.with_name(target.name + ".partial")
-    identity = {
-        "logs": str(logs.resolve()),
-        "sha256": _digest(logs),
-        "rubric_hash": rubric.hash,
-        "judge_revision": judge.judge_revision,
-        "limit": limit,
-    }
-    done = _resumed(partial, identity)
-    summary.resumed = len(done)
-    records = islice(stream_records(logs, candidates, bad), limit)
-    fresh = ((line, found) for line, found in records if line not in done)
-    with _appending(partial, identity) as handle:
+    job = _Job(Path(logs), rubric, judge, Path(target), limit)
+    _check_paths(job.logs, job.target)
+    if not replace:
+        _check_existing(job.target, rubric, judge.judge_revision)
+    return _run(job, told)
+
+
+def _run(job: _Job, told: Callable[[Progress], None] | None) -> Summary:
+    start, before, bad = time.monotonic(), dict(job.judge.usage), list[Rejected]()
+    found = _looked_at(job.logs)
+    total = found.lines if None in (job.limit, found.lines) else min(job.limit or 0, found.lines or 0)
+    summary = Summary(frozenset() if job.judge.engine else items_for_a_model(job.rubric))
+    partial_path = job.target.with_name(job.target.name + ".partial")
+    with Partial(partial_path, job.identity(found.sha256), BATCH) as partial:
+        for left in job.target.parent.glob(f".{job.target.name}.*.tmp"):
+            left.unlink(missing_ok=True)  # of a run that was killed while it wrote the output
+        done = summary.resumed = partial.records
+        records = islice(stream_records(job.logs, candidates, bad), job.limit)
+        fresh = ((line, held) for line, held in records if line > partial.last_line)
         while group := list(islice(fresh, BATCH)):
-            for entry in _entries(group, rubric, judge, str(logs)):
-                handle.write(json.dumps(entry, ensure_ascii=False) + "\n")
-                summary.judged += len(entry["rows"]) + len(entry["rejected"])
-            handle.flush()
-            os.fsync(handle.fileno())
+            entries = _entries(group, job)
+            partial.append(entries)
+            done += len(group)
+            summary.judged += sum(len(entry["rows"]) + len(entry["rejected"]) for entry in entries)
             if told is not None:
-                told(summary.judged)
-    summary.rejected = [item._asdict() for item in bad]
-    _publish(partial, target, summary)
+                seconds = time.monotonic() - start
+                told(Progress(summary.judged, done + len(bad), partial.records, total, seconds))
+        summary.rejected = [item._asdict() for item in bad]
+        _publish(partial, job, summary)
+    summary.usage = {name: count - before.get(name, 0) for name, count in job.judge.usage.items()}
     summary.seconds = time.monotonic() - start
-    if not summary.records and bad:
-        raise DataError(f"{bad[0]} (and {len(bad) - 1} more; see {rejected_path(target)})")
     return summary
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+def _looked_at(logs: Path) -> _Input:
+    digest, lines = hashlib.sha256(), 0
+    with logs.open("rb") as handle:
+        for line in handle:
+            digest.update(line)
+            lines += bool(line.strip())
+    if not lines:
+        raise DataError(f"{logs}: empty; one conversation a line is expected")
+    return _Input(digest.hexdigest(), None if logs.suffix == ".json" else lines)
 
 
 def _check_paths(logs: Path, target: Path) -> None:
-    """Nothing that is read may be written over, and the output must be a file."""
+    """Nothing that is read may be written over, and the output must be a file in a folder that exists."""
     if not logs.is_file():
         raise DataError(
             f"{logs}: {'a folder' if logs.is_dir() else 'there is no such file'}; a file is expected"
         )
     if target.is_dir():
         raise ConfigError(f"--out {target}: a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise ConfigError(f"--out {target}: there is no folder {target.parent}; make it first")
     written = {
         p.resolve() for p in (target, rejected_path(target), target.with_name(target.name + ".partial"))
     }
     if logs.resolve() in written:
         raise ConfigError(f"--out {target}: would overwrite the input {logs}; name another file")
+
+
+def _check_existing(target: Path, rubric: Rubric, revision: str) -> None:
+    """An output of another rubric or judge is not replaced, nor is a file that is no output of ours."""
+    if not target.is_file() or not target.stat().st_size:
+        return
+    with target.open("rb") as handle:
+        line = handle.readline()
+    try:
+        row = json.loads(line)
+        judgement = row["judgement"] if row["schema"] == "axiomrm/score-1" else {}
+        held = {"rubric": judgement["rubric_hash"], "judge": judgement["judge_revision"]}
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"--out {target}: exists and is no output of axiomrm score; name another file"
+        ) from None
+    for name, mine in (("rubric", rubric.hash), ("judge", revision)):
+        if held[name] != mine:
+            raise ConfigError(
+                f"--out {target}: holds scores by {name} {held[name][:12]}, these would be by {name} "
+                f"{mine[:12]} ({rubric.id}): name another file, or --replace it"
+            )
 
 
 def candidates(record: Mapping[str, Any]) -> Candidates:
@@ -161,78 +210,54 @@ def rejected_path(target: Path) -> Path:
     return target.with_name(f"{target.name.removesuffix('.jsonl').removesuffix('.scored')}.rejected.jsonl")
 
 
-def _entries(
-    group: list[tuple[int, Candidates]], rubric: Rubric, judge: RewardModel, file: str
-) -> list[dict[str, Any]]:
+def _entries(group: list[tuple[int, Candidates]], job: _Job) -> list[dict[str, Any]]:
     """One entry a record: its line, its rows and what of it was rejected."""
+    file = str(job.logs)
     flat = [(line, side, trajectory) for line, found in group for side, trajectory in found]
     named = [t if t.id else t.model_copy(update={"id": f"{Path(file).name}:{line}"}) for line, _, t in flat]
     entries: dict[int, dict[str, Any]] = {
         line: {"line": line, "rows": [], "rejected": []} for line, _ in group
     }
-    results = judge.score_many(named, rubric, batch=len(named))
+    results = job.judge.score_many(named, job.rubric, batch=len(named))
     for (line, side, _), trajectory, result in zip(flat, named, results, strict=True):
         failure = result if isinstance(result, Failed) else _unreadable(result)
         if failure is not None:
             place = {"file": file, "line": line, "id": trajectory.id, "side": side}
             entries[line]["rejected"].append({**place, "kind": failure.kind, "reason": failure.detail})
         elif isinstance(result, Judgement):
-            row = ScoreRow(file=file, line=line, id=trajectory.id, side=side, judgement=result)
+            # Tokens are shared by a batch and spared by a cache: they are the run's, not the row's.
+            own = {name: n for name, n in result.usage.items() if name not in job.judge.usage}
+            own_result = result.model_copy(update={"usage": own})
+            row = ScoreRow(file=file, line=line, id=trajectory.id, side=side, judgement=own_result)
             entries[line]["rows"].append(row.model_dump(mode="json", by_alias=True))
     return list(entries.values())
 
 
-def _resumed(partial: Path, identity: Mapping[str, Any]) -> set[int]:
-    """Lines of the records that stand whole in a partial file; what was cut by a kill is cut off."""
-    if not partial.is_file():
-        return set()
-    whole = [line for line in partial.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    if not whole:
-        partial.unlink()
-        return set()
-    if json.loads(whole[0]) != identity:
-        raise ConfigError(
-            f"{partial} was begun with another input, rubric, judge or limit: "
-            "finish that run or delete the file"
-        )
-    os.truncate(partial, sum(map(len, whole)))
-    return {int(json.loads(line)["line"]) for line in whole[1:]}
+def _publish(partial: Partial, job: _Job, summary: Summary) -> None:
+    """Write the outputs from the partial file, then remove it."""
+    beside = rejected_path(job.target)
+    with atomic_file(job.target) as handle:
+        for row in _rows(partial, summary):
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if summary.rejected:
+            write_jsonl(beside, sorted(summary.rejected, key=lambda row: int(row["line"])))
+        else:
+            beside.unlink(missing_ok=True)
+        if not summary.records:
+            partial.remove()
+            first = summary.rejected[0] if summary.rejected else {"line": 1, "reason": "holds no record"}
+            more = f" (and {len(summary.rejected) - 1} more; see {beside})" if summary.rejected else ""
+            raise DataError(f"{job.logs}:{first['line']}: {first['reason']}{more}")
+    partial.remove()
 
 
-def _appending(partial: Path, identity: Mapping[str, Any]) -> IO[str]:
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    fresh = not partial.is_file()
-    handle = partial.open("a", encoding="utf-8", newline="\n")
-    if fresh:
-        handle.write(json.dumps(dict(identity)) + "\n")
-        handle.flush()
-    return handle
-
-
-def _publish(partial: Path, target: Path, summary: Summary) -> None:
-    with atomic_file(target) as handle:
-        for entry in _read(partial):
-            summary.records += 1
-            summary.rejected += entry["rejected"]
-            for row in entry["rows"]:
-                judgement = Judgement.model_validate(row["judgement"])
-                summary.scored += 1
-                summary.verdicts.update(outcome(verdict) for _, _, verdict in judgement.all_verdicts())
-                summary.rewards += [] if judgement.reward is None else [judgement.reward]
-                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
-    beside = rejected_path(target)
-    if summary.rejected:
-        write_jsonl(beside, sorted(summary.rejected, key=lambda row: int(row["line"])))
-    else:
-        beside.unlink(missing_ok=True)
-    partial.unlink()
-
-
-def _read(partial: Path) -> Iterator[dict[str, Any]]:
-    with partial.open(encoding="utf-8", newline="\n") as handle:
-        next(handle)
-        for line in handle:
-            yield json.loads(line)
+def _rows(partial: Partial, summary: Summary) -> Iterator[dict[str, Any]]:
+    for entry in partial.entries():
+        summary.records += 1
+        summary.rejected += entry["rejected"]
+        for row in entry["rows"]:
+            summary.count(Judgement.model_validate(row["judgement"]))
+            yield row
 
 
 def _unreadable(judgement: Judgement) -> Failed | None:
@@ -240,7 +265,3 @@ def _unreadable(judgement: Judgement) -> Failed | None:
     verdicts = [verdict for _, _, verdict in judgement.all_verdicts()]
     failures = [v for v in verdicts if isinstance(v, Failed) and v.kind in INPUT_KINDS]
     return failures[0] if failures and len(failures) == len(verdicts) else None
-
-
-def _counts_as_failure(kind: str) -> bool:
-    return kind.startswith("failed:") and kind.removeprefix("failed:") not in INPUT_KINDS

@@ -39,7 +39,11 @@ class Server:
     """A chat server's engine: writes what ``answer`` says and counts what it was asked."""
 
     def __init__(self, answer: Callable[[Prompt, int], Generation | Failed], **identity: str) -> None:
-        self.answer, self.identity, self.calls = answer, {"engine": "server", **identity}, 0
+        self.answer, self.identity, self.calls = (
+            answer,
+            {"engine": "server", "endpoint": "here", **identity},
+            0,
+        )
 
     capabilities = Capabilities(token_ids=False, logprobs="topk", prefix_reuse=False, seeds=True)
 
@@ -276,6 +280,17 @@ def test_caching_twice_is_caching_once(local: Make, store: ReadingStore) -> None
     judge = with_cache(with_cache(local(), store, scope="a"), store, scope="b")
     judge.verdicts(ASKED)
     assert (store.stats().readings, hits(judge)) == (2, (0, 2))
+
+
+def test_a_begun_answer_is_part_of_the_content() -> None:
+    prompt = Prompt((), (), ({"role": "user", "content": "ask"},), "bade")
+    hashes = {content_hash(replace(prompt, answer=begun), None) for begun in ("", "notes: a", "notes: b")}
+    assert len(hashes) == 3
+    under = {
+        content_hash(replace(prompt, nonce=n, answer=f"notes: verdict[{n}]=Y"), None)
+        for n in ("bade", "kulo")
+    }
+    assert len(under) == 1
 
 
 WORDS = st.text(st.sampled_from("ab kulobade<>/[]=.\n"), max_size=30)

@@ -1,5 +1,8 @@
 import json
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
@@ -7,11 +10,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from axiomrm.cli_score import schema_text, score
-from axiomrm.errors import ConfigError
+from axiomrm.cli_cache import app as cache_app
+from axiomrm.cli_score import progress_line, schema_text, score
+from axiomrm.data.trajectory import Message, Trajectory
+from axiomrm.data.verdict import Failed
+from axiomrm.errors import ConfigError, DataError, JudgeError
+from axiomrm.rm.engines.base import Capabilities, Generation, LabelReading, Prompt, Sampling
+from axiomrm.rm.labels import LabelTable
+from axiomrm.rm.prompt import JudgePrompter
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
-from axiomrm.score_file import score_file
+from axiomrm.score_file import Progress, score_file
+from axiomrm.score_summary import NOT_ASKED, Summary
 
 SCHEMA = Path(__file__).parents[2] / "rm" / "schema" / "score-1.json"
 RUBRIC = """
@@ -29,11 +39,11 @@ theorems:
     requires: len_words <= 5
     judge: {kind: constraint}
 """
-LOG = {
+LOG: dict[str, Any] = {
     "id": "one",
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}],
 }
-PAIR = {
+PAIR: dict[str, Any] = {
     "id": "p1",
     "kind": "pair",
     "context": [{"role": "user", "content": "hi"}],
@@ -41,12 +51,13 @@ PAIR = {
     "b": "Well hello there my dear old friend.",
     "label": 1,
 }
-TRAJ = {"id": "t1", "kind": "traj", "context": LOG["messages"], "label": 1}
+TRAJ: dict[str, Any] = {"id": "t1", "kind": "traj", "context": LOG["messages"], "label": 1}
 
 
 @pytest.fixture()
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     (tmp_path / "brief.yaml").write_text(RUBRIC)
     return tmp_path
 
@@ -69,14 +80,14 @@ def test_logs_pairs_and_trajectories_are_scored_and_bad_lines_rejected(folder: P
     write(folder / "mixed.jsonl", LOG, "{broken", PAIR, {"kind": "spans", "text": "x"}, TRAJ)
     result = run("mixed.jsonl", "--rubric", "brief.yaml")
     assert result.exit_code == 0, result.output
-    found = rows(folder / "mixed.scored.jsonl")
+    found = rows(folder / "mixed.brief.scored.jsonl")
     assert [(r["line"], r["id"], r["side"], r["judgement"]["reward"]) for r in found] == [
         (1, "one", None, 1.0),
         (3, "p1", "a", 1.0),
         (3, "p1", "b", 0.0),
         (5, "t1", None, 1.0),
     ]
-    rejected = rows(folder / "mixed.rejected.jsonl")
+    rejected = rows(folder / "mixed.brief.rejected.jsonl")
     assert [r["line"] for r in rejected] == [2, 4]
     assert "messages" in rejected[1]["reason"]
     assert "rejected: 2" in result.output
@@ -100,8 +111,8 @@ def test_the_shipped_schema_is_the_one_of_the_code() -> None:
 def test_the_limit_counts_records_and_reads_no_further(folder: Path) -> None:
     write(folder / "pairs.jsonl", PAIR, PAIR, "{broken")
     result = run("pairs.jsonl", "--rubric", "brief.yaml", "--limit", "2")
-    assert len(rows(folder / "pairs.scored.jsonl")) == 4
-    assert not (folder / "pairs.rejected.jsonl").exists()
+    assert len(rows(folder / "pairs.brief.scored.jsonl")) == 4
+    assert not (folder / "pairs.brief.rejected.jsonl").exists()
     assert "4 conversations of 2 records" in result.output
 
 
@@ -117,34 +128,49 @@ def test_a_local_judge_scores_and_too_long_records_are_rejected(
     (folder / "llm.yaml").write_text(text.replace("id: brief", "id: llm"))
     result = run("logs.jsonl", "--rubric", "llm.yaml", "--model", "judge")
     assert result.exit_code == 0, result.output
-    assert [r["line"] for r in rows(folder / "logs.scored.jsonl")] == [1, 3]
-    (rejected,) = rows(folder / "logs.rejected.jsonl")
+    assert [r["line"] for r in rows(folder / "logs.llm.scored.jsonl")] == [1, 3]
+    (rejected,) = rows(folder / "logs.llm.rejected.jsonl")
     assert (rejected["id"], rejected["kind"]) == ("long", "context_overflow")
     assert "never trained as a judge" in result.output
-    judgement = rows(folder / "logs.scored.jsonl")[0]["judgement"]
+    judgement = rows(folder / "logs.llm.scored.jsonl")[0]["judgement"]
     assert judgement["verdicts"]["th.short"]["flags"] == ["untrained_judge"]
 
 
-def test_a_failing_judge_exits_1_and_no_failure_is_a_number(folder: Path) -> None:
+class Down:
+    """An engine whose server went away after the start."""
+
+    capabilities = Capabilities(token_ids=False, logprobs="topk", prefix_reuse=False, seeds=True)
+    identity: Mapping[str, str] = MappingProxyType({"engine": "down"})
+
+    def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
+        return [Failed(kind="unreachable", detail="refused")] * len(prompts)
+
+    def label_logprobs(
+        self, prompts: Sequence[Prompt], tables: Sequence[LabelTable]
+    ) -> list[LabelReading | Failed]:
+        raise AssertionError("a chat server cannot be forced")
+
+
+def test_a_failing_judge_exits_1_and_no_failure_is_a_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("axiomrm.cli_score._judge", lambda *_: RewardModel(Down(), JudgePrompter(None)))
     write(folder / "logs.jsonl", LOG)
-    (folder / "llm.yaml").write_text(
-        RUBRIC.replace("judge: {kind: constraint}", "judge: {kind: llm}").replace("id: brief", "id: llm")
-    )
-    result = run(
-        "logs.jsonl",
-        "--rubric",
-        "llm.yaml",
-        "--model",
-        "http://127.0.0.1:9/v1",
-        "--served-model",
-        "m",
-        "--patience",
-        "0.2",
-    )
+    result = run("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False), "--model", "http://x/v1")
     assert result.exit_code == 1
-    (row,) = rows(folder / "logs.scored.jsonl")
+    (row,) = rows(folder / "logs.llm.scored.jsonl")
     assert row["judgement"]["reward"] is None
-    assert "failed:unreachable: 1" in result.output
+    assert "failed:unreachable: 1" in result.output and "failure share: 100.0%" in result.output
+    assert "more than 5% of the verdicts failed" in result.stderr
+
+
+def test_a_judge_that_never_came_up_is_an_error_and_writes_nothing(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    rubric = llm_rubric(folder, programmatic=False)
+    words = ("--model", "http://127.0.0.1:9/v1", "--served-model", "m", "--patience", "0.2")
+    result = run("logs.jsonl", "--rubric", rubric, *words)
+    assert isinstance(result.exception, JudgeError)
+    assert not [p.name for p in folder.iterdir() if "scored" in p.name]
 
 
 def test_a_file_without_one_readable_record_is_an_error(folder: Path) -> None:
@@ -154,42 +180,189 @@ def test_a_file_without_one_readable_record_is_an_error(folder: Path) -> None:
     assert "bad.jsonl:1" in str(result.exception)
 
 
-def test_a_killed_run_goes_on_and_gives_the_same_file(folder: Path) -> None:
-    write(folder / "logs.jsonl", *({**PAIR, "id": f"p{i}"} for i in range(20)))
-    assert run("logs.jsonl", "--rubric", "brief.yaml").exit_code == 0
-    whole = (folder / "logs.scored.jsonl").read_bytes()
-    rubric, judge = Rubric.load("brief.yaml"), RewardModel.programmatic()
+def test_an_existing_output_of_another_rubric_is_kept_unless_it_may_go(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    (folder / "other.yaml").write_text(RUBRIC.replace("<= 5", "<= 6").replace("id: brief", "id: other"))
+    (old, new) = (Rubric.load(f"{name}.yaml").hash[:12] for name in ("brief", "other"))
+    out = ("--out", "out.jsonl")
+    assert run("logs.jsonl", "--rubric", "brief.yaml", *out).exit_code == 0
+    before = (folder / "out.jsonl").read_bytes()
+    result = run("logs.jsonl", "--rubric", "other.yaml", *out)
+    assert isinstance(result.exception, ConfigError)
+    assert old in str(result.exception) and new in str(result.exception)
+    assert (folder / "out.jsonl").read_bytes() == before
+    assert run("logs.jsonl", "--rubric", "brief.yaml", *out).exit_code == 0  # the same once more
+    assert run("logs.jsonl", "--rubric", "other.yaml", *out, "--replace").exit_code == 0
+    assert (folder / "out.jsonl").read_bytes() != before
 
-    def stop(conversations: int) -> None:
-        if conversations >= 32:
+
+def test_two_rubrics_have_two_default_outputs(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    (folder / "other.yaml").write_text(RUBRIC.replace("id: brief", "id: other"))
+    for rubric in ("brief", "other"):
+        assert run("logs.jsonl", "--rubric", f"{rubric}.yaml").exit_code == 0
+        assert len(rows(folder / f"logs.{rubric}.scored.jsonl")) == 1
+
+
+def test_a_file_that_is_no_output_of_ours_is_not_replaced(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    (folder / "notes.txt").write_text("mine\n")
+    result = run("logs.jsonl", "--rubric", "brief.yaml", "--out", "notes.txt")
+    assert isinstance(result.exception, ConfigError) and "no output of axiomrm score" in str(result.exception)
+    assert (folder / "notes.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.json", "[]"), ("a.json", "")]
+)
+def test_an_empty_log_is_an_error_and_leaves_nothing(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    result = run(name, "--rubric", "brief.yaml")
+    assert isinstance(result.exception, DataError) and name in str(result.exception)
+    assert {p.name for p in folder.iterdir()} == {name, "brief.yaml"}
+
+
+def test_a_folder_that_is_absent_is_not_made(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    result = run("logs.jsonl", "--rubric", "brief.yaml", "--out", "no/out.jsonl")
+    assert isinstance(result.exception, ConfigError) and "there is no folder no" in str(result.exception)
+    assert not (folder / "no").exists()
+
+
+def llm_rubric(folder: Path, programmatic: bool) -> str:
+    text = RUBRIC.replace("id: brief", "id: llm")
+    item = text[text.index("  - id: th.short") :].replace("judge: {kind: constraint}", "judge: {kind: llm}")
+    item = item.replace("    requires: len_words <= 5\n", "").replace("th.short", "th.kind")
+    base = text if programmatic else text[: text.index("  - id: th.short")]
+    (folder / "llm.yaml").write_text(base + item)
+    return "llm.yaml"
+
+
+def test_without_a_model_the_items_that_need_one_are_counted(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    result = run("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=True))
+    assert result.exit_code == 0, result.output
+    assert "no model given: 1 of 2 items of rubric 'llm' need one: --model" in result.stderr
+    assert "verdicts not asked (no model): 1 (50.0%)" in result.output
+    assert "infrastructure" not in result.output
+
+
+def test_without_a_model_nothing_to_judge_is_an_error(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    result = run("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False))
+    assert isinstance(result.exception, ConfigError) and "1 of 1 items" in str(result.exception)
+    assert not (folder / "logs.llm.scored.jsonl").exists()
+
+
+@pytest.mark.parametrize("model", ["/no/such", "./judge", "../x", "runs/a/judge", "here/judge"])
+def test_a_model_folder_that_is_absent_is_named(folder: Path, model: str) -> None:
+    write(folder / "logs.jsonl", LOG)
+    (folder / "here").mkdir()
+    result = run("logs.jsonl", "--rubric", "brief.yaml", "--model", model)
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith(f"--model {model}: there is no such folder")
+
+
+def test_a_judge_function_that_breaks_counts_as_failed_without_a_model(folder: Path) -> None:
+    summary = Summary()
+    summary.verdicts.update({"scored": 18, "failed:infrastructure": 1, "failed:bad_input": 9, NOT_ASKED: 30})
+    assert summary.failure_share == pytest.approx(1 / 19)
+    assert Summary().failure_share == 0 and Summary().coverage is None
+
+
+def test_progress_says_rate_and_time_left() -> None:
+    half = Progress(judged=80, records=50, resumed=10, total=100, seconds=20.0)
+    assert progress_line(half) == "  50 of 100 records, 2.00/s, 25 s left"
+    assert progress_line(half._replace(total=None)) == "  50 records, 2.00/s"
+    assert progress_line(half._replace(total=1000)).endswith("8 min left")
+
+
+def test_a_second_score_of_a_local_model_finds_its_readings(
+    folder: Path, make_model: Any, tiny_tokenizer: Any
+) -> None:
+    make_model().save_pretrained(folder / "judge")
+    tiny_tokenizer.save_pretrained(folder / "judge")
+    other = {"messages": [*LOG["messages"], *LOG["messages"]]}
+    write(folder / "logs.jsonl", *({**LOG, "id": f"r{i}"} for i in range(3)), other)
+    words = ("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False), "--model", "judge", "--out")
+    first, second = run(*words, "a.jsonl"), run(*words, "b.jsonl")
+    assert "cache_hits 0" in first.output and "cache_misses 0" in second.output, second.output
+    third = run(*words, "c.jsonl", "--cache", "off")
+    assert "cache" not in third.output
+    assert (folder / "a.jsonl").read_bytes() == (folder / "b.jsonl").read_bytes()
+    kept, plain = ([r["judgement"]["reward"] for r in rows(folder / f"{n}.jsonl")] for n in "ac")
+    assert kept == pytest.approx(plain, abs=1e-6)  # equal prompts are asked once: another batch
+    assert (folder / "home" / "axiomrm" / "readings.sqlite").is_file()
+    stats = CliRunner().invoke(cache_app, ["stats"])
+    assert "readings" in stats.output and "judge " in stats.output
+    assert "0 readings dropped" in CliRunner().invoke(cache_app, ["prune", "--older-than", "1"]).output
+    assert "0 readings erased" in CliRunner().invoke(cache_app, ["erase", "--scope", "nobody"]).output
+    held = json.loads(CliRunner().invoke(cache_app, ["stats", "--json"]).output)
+    assert held["readings"] == 2 and held["kinds"] == {"labels": 2}
+
+
+def test_a_cache_that_nobody_made_is_named(folder: Path) -> None:
+    result = CliRunner().invoke(cache_app, ["stats", "--cache", "absent.sqlite"])
+    assert isinstance(result.exception, ConfigError) and "absent.sqlite: there is none" in str(
+        result.exception
+    )
+    assert not (folder / "absent.sqlite").exists()
+
+
+def test_a_run_stopped_by_hand_goes_on_in_the_same_groups(folder: Path) -> None:
+    write(folder / "logs.jsonl", *({**PAIR, "id": f"p{i}"} for i in range(20)))
+    rubric, judge = Rubric.load("brief.yaml"), RewardModel.programmatic()
+    score_file("logs.jsonl", rubric, judge, folder / "whole.jsonl")
+
+    def stop(progress: Progress) -> None:
+        if progress.judged >= 32:
             raise KeyboardInterrupt
 
-    target = folder / "again.jsonl"
+    target, partial = folder / "again.jsonl", folder / "again.jsonl.partial"
     with pytest.raises(KeyboardInterrupt):
-        score_file(Path("logs.jsonl"), rubric, judge, target, told=stop)
+        score_file("logs.jsonl", rubric, judge, target, told=stop)
     assert not target.exists()
-    partial = folder / "again.jsonl.partial"
-    for cut in (1, 400):  # in a line, and more than a line
-        kept = partial.read_bytes()[:-cut]
-        partial.write_bytes(kept)
-        lines = kept.count(b"\n") - 1  # without the header
-        with pytest.raises(KeyboardInterrupt):
-            score_file(Path("logs.jsonl"), rubric, judge, target, told=_raise)
-        partial.write_bytes(kept)
-    summary = score_file(Path("logs.jsonl"), rubric, judge, target)
-    assert summary.resumed == lines
-    assert (summary.records, summary.scored) == (20, 40)
-    assert target.read_bytes() == whole
+    partial.write_bytes(partial.read_bytes()[:-400])  # more than a line
+    summary = score_file("logs.jsonl", rubric, judge, target)
+    assert (summary.resumed, summary.records, summary.scored, summary.judged) == (8, 20, 40, 24)
+    assert target.read_bytes() == (folder / "whole.jsonl").read_bytes()
     assert not partial.exists()
 
 
-def _raise(_: int) -> None:
-    raise KeyboardInterrupt
-
-
-def test_a_partial_file_of_another_rubric_is_refused(folder: Path) -> None:
+def test_a_partial_file_of_another_run_is_refused_with_both_values(folder: Path) -> None:
     write(folder / "logs.jsonl", LOG)
-    (folder / "out.jsonl.partial").write_text('{"logs": "elsewhere"}\n')
+    (folder / "out.jsonl.partial").write_text('{"schema": "axiomrm/score-partial-1", "logs": "elsewhere"}\n')
     result = run("logs.jsonl", "--rubric", "brief.yaml", "--out", "out.jsonl")
     assert isinstance(result.exception, ConfigError)
-    assert "delete the file" in str(result.exception)
+    assert "another logs: 'elsewhere', now" in str(result.exception)
+    assert (folder / "out.jsonl.partial").exists()
+
+
+def test_two_runs_never_write_one_output(folder: Path) -> None:
+    write(folder / "logs.jsonl", *({**LOG, "id": f"r{i}"} for i in range(9)))
+    rubric, judge = Rubric.load("brief.yaml"), RewardModel.programmatic()
+
+    def second(_: Progress) -> None:
+        with pytest.raises(ConfigError, match="another process is writing"):
+            score_file("logs.jsonl", rubric, judge, folder / "out.jsonl")
+
+    assert score_file("logs.jsonl", rubric, judge, folder / "out.jsonl", told=second).records == 9
+
+
+@pytest.mark.parametrize("section", ["Reading cache", "Scoring files"])
+def test_python_of_the_judges_page_runs(
+    section: str, tiny_llama: Any, tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs" / "judge.md"
+    text = page.read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    item = RUBRIC[: RUBRIC.index("    requires:")]
+    said = (Message(role="user", content="hi"), Message(role="assistant", content="Hello."))
+    names: dict[str, Any] = {
+        "judge": RewardModel.from_model(tiny_llama, tiny_tokenizer, min_mass=0.0, untrained=True),
+        "rubric": Rubric.loads(item, "brief.yaml"),
+        "trajectory": Trajectory(messages=said),
+        "Path": Path,
+    }
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(block, str(page), "exec"), names)

@@ -1,0 +1,121 @@
+"""The file that a scoring run grows, so that a killed run goes on where it was.
+
+First a line with what the run is of, then one line a record. Records are judged in groups, and only whole
+groups survive a kill: a resumed run then forms the same groups as an uninterrupted one, hence the same bytes.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from axiomrm.errors import ConfigError
+
+VERSION = "axiomrm/score-partial-1"
+
+
+class Partial:
+    """``OUT.partial``, owned by one process for the length of a ``with`` block."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any], group: int) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            path: the file.
+            identity: what must be equal for a run to go on.
+            group: records of a group.
+        """
+        self.path, self._identity, self._group = path, {"schema": VERSION, **identity}, group
+        self.records = 0
+        """Records that stand in the file when it is entered."""
+        self.last_line = 0
+        """Line of the last one of them in the input; 0: there is none."""
+        self._handle: IO[bytes]
+        self._grown = False
+
+    def __enter__(self) -> "Partial":
+        """Open, lock and read the file, and cut off what a kill left unfinished.
+
+        Raises:
+            ConfigError: another process owns it, or it belongs to another run.
+        """
+        self._handle = self.path.open("a+b")
+        try:
+            self._lock()
+            self._keep_whole_groups()
+        except BaseException:
+            self._handle.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the file back; it stays for the next run unless it was removed or holds nothing."""
+        self._handle.close()
+        if not self._grown:
+            self.path.unlink(missing_ok=True)
+
+    def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add the entries of one group and see them onto the disk."""
+        text = "".join(json.dumps(dict(entry), ensure_ascii=False) + "\n" for entry in entries)
+        self._handle.write(text.encode())
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+        self._grown = True
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Everything that was added, by this run and those before it."""
+        with self.path.open("rb") as handle:
+            next(handle)
+            for line in handle:
+                yield json.loads(line)
+
+    def remove(self) -> None:
+        """The run is complete, or there was nothing to do."""
+        self._grown = False
+        self.path.unlink()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            gone = not self.path.exists() or self.path.stat().st_ino != os.fstat(self._handle.fileno()).st_ino
+        except BlockingIOError:
+            gone = True
+        if gone:
+            raise ConfigError(
+                f"{self.path}: another process is writing this output; wait for it or name another --out"
+            )
+
+    def _keep_whole_groups(self) -> None:
+        self._handle.seek(0)
+        header = self._handle.readline()
+        if not header.endswith(b"\n"):
+            self._handle.truncate(0)
+            self._handle.write(json.dumps(self._identity).encode() + b"\n")
+            self._handle.flush()
+            return
+        self._check(header)
+        end, count, line = self._handle.tell(), 0, b""
+        kept = end
+        for line in self._handle:
+            if not line.endswith(b"\n"):
+                break
+            end, count = end + len(line), count + 1
+            if count % self._group == 0:
+                kept, self.records = end, count
+                self.last_line = int(json.loads(line)["line"])
+        self._handle.truncate(kept)
+        self._grown = self.records > 0
+
+    def _check(self, header: bytes) -> None:
+        try:
+            found = dict(json.loads(header))
+        except (ValueError, TypeError):
+            found = {}
+        for name, mine in self._identity.items():
+            if found.get(name) != mine:
+                raise ConfigError(
+                    f"{self.path} was begun with another {name}: {found.get(name)!r}, now {mine!r}: "
+                    "finish that run or delete the file"
+                )
