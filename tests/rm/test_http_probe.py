@@ -23,7 +23,7 @@ DIALOGUE = Trajectory(
     messages=(Message(role="user", content="hi"), Message(role="assistant", content="hello"))
 )
 ASKED = [VerdictRequest(DIALOGUE, Criterion("c", "Is it polite?"))]
-LISTED = (200, {}, {"data": [{"id": "m", "max_model_len": 900}]})
+LISTED: Reply = (200, {}, {"data": [{"id": "m", "max_model_len": 900}]})
 LIKELY = {"Y": 0.7, "N": 0.2, "X": 0.05}
 
 

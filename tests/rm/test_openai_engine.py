@@ -435,10 +435,12 @@ def test_the_identity_names_no_user_info_and_bad_settings_are_refused(monkeypatc
         with pytest.raises(ConfigError, match="judge url") as caught:
             OpenAIEngine(url, "m")
         assert "pa55" not in str(caught.value)
-    for empty in (([], "m"), ("http://host/v1", "")):
+    nothing: list[str] = []
+    for urls, model in ((nothing, "m"), (["http://host/v1"], "")):
         with pytest.raises(ConfigError, match="expected a model name and a URL"):
-            OpenAIEngine(*empty)
-    for name, value in (("deadline_s", 0), ("concurrency", 1.5), ("rpm", -1), ("tpm", math.nan)):
+            OpenAIEngine(urls, model)
+    bad: dict[str, Any] = {"deadline_s": 0, "concurrency": 1.5, "rpm": -1, "tpm": math.nan}
+    for name, value in bad.items():
         with pytest.raises(ConfigError, match=name):
             HttpLimits(**{name: value})
     monkeypatch.setenv("OPENAI_API_KEY", "sk-pa55\nX-Other: 1")
