@@ -20,6 +20,7 @@ import numpy as np
 from axiomrm.data.environment import Action, Observation, TurnEnv
 from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
 from axiomrm.policy_opt.chat_format import ChatFormat
+from axiomrm.policy_opt.infos import outcome_metrics, plain_info
 from axiomrm.policy_opt.records import NAN, Ending, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
@@ -27,18 +28,6 @@ from axiomrm.policy_opt.sampler import Generation, Sampler
 from axiomrm.policy_opt.seeds import derived_seed, generator
 
 EnvFactory = Callable[[], TurnEnv]
-INFO_KEYS = (
-    "state_key",
-    "outcome",
-    "parts",
-    "oracle_turn",
-    "progress",
-    "error_kind",
-    "metrics",
-    "assessment",
-    "labels",
-)
-"""What of an environment's info is kept in ``trajectory.metadata["turns"]``: plain values only."""
 
 
 @runtime_checkable
@@ -260,7 +249,6 @@ def _fail(live: _Live, error: Exception) -> None:
 def _close(live: _Live) -> Episode:
     live.env.close()
     record = live.record
-    metrics = live.infos[-1].get("metrics", {}) if live.infos else {}
     score = None if math.isnan(record.outcome) else record.outcome
     trajectory = Trajectory(
         id=record.traj_id,
@@ -269,7 +257,7 @@ def _close(live: _Live) -> Episode:
         task=live.request.task,
         messages=tuple(live.messages),
         tools=live.tools,
-        outcome=Outcome(score=score, metrics=metrics if isinstance(metrics, dict) else {}),
+        outcome=Outcome(score=score, metrics=outcome_metrics(live.reset_info, live.infos)),
         metadata={
             "turns": live.infos,
             "reset": live.reset_info,
@@ -279,11 +267,6 @@ def _close(live: _Live) -> Episode:
         },
     )
     return Episode(record, trajectory)
-
-
-def plain_info(info: dict[str, Any]) -> dict[str, Any]:
-    """The part of an environment's info that belongs into a file."""
-    return {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
 
 
 def _number(value: Any) -> float:

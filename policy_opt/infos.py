@@ -1,0 +1,36 @@
+"""What an environment told about an episode, as files, judges and rules read it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+INFO_KEYS = (
+    "state_key",
+    "outcome",
+    "parts",
+    "oracle_turn",
+    "progress",
+    "error_kind",
+    "metrics",
+    "assessment",
+    "labels",
+)
+"""What of an environment's info is kept in ``trajectory.metadata["turns"]``: plain values only."""
+EXPECTED = "expected_tools"
+
+
+def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an environment's info that belongs into a file."""
+    return {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
+
+
+def outcome_metrics(reset: Mapping[str, Any], infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The last turn's metrics, with ``expected_tools`` as programmatic rules read it: one entry a turn.
+
+    An environment tells after each turn which tools are right *next*; a rule asks which were right *at* a
+    turn. ``None`` where it did not tell.
+    """
+    metrics = infos[-1].get("metrics") if infos else None
+    found = dict(metrics) if isinstance(metrics, Mapping) else {}
+    told = [info.get("metrics") or {} for info in (reset, *infos)][: len(infos)]
+    table = [metrics.get(EXPECTED) if isinstance(metrics, Mapping) else None for metrics in told]
+    return found | ({EXPECTED: table} if any(entry is not None for entry in table) else {})
