@@ -137,14 +137,14 @@ def test_a_quote_counts_only_if_the_judge_saw_it(tiny_llama: Any, tiny_tokenizer
 
 def test_hindsight_sees_later_turns_and_says_so(engine: TransformersEngine, tiny_tokenizer: Any) -> None:
     prompter = JudgePrompter(tiny_tokenizer)
-    causal, later = (prompter.render(RECORDING, ASK, 0, view=v) for v in ("causal", "hindsight"))  # type: ignore[arg-type]
+    causal, later = (prompter.render(RECORDING, ASK, 0, view=v) for v in ("causal", "hindsight"))
     whole = prompter.render(RECORDING, ASK)
     assert isinstance(causal, Prompt) and isinstance(later, Prompt) and isinstance(whole, Prompt)
     assert causal.suffix_ids == later.suffix_ids != whole.suffix_ids
     assert later.prefix_ids == whole.prefix_ids  # one prefill for all turns
     assert "THIRD" in prompter.decode(later.ids) and "THIRD" not in prompter.decode(causal.ids)
     how = Asking(min_mass=0.0, untrained=True)
-    requests = [VerdictRequest(RECORDING, ASK, 0, view=v) for v in (None, "causal", "hindsight")]  # type: ignore[arg-type]
+    requests = [VerdictRequest(RECORDING, ASK, 0, view=v) for v in (None, "causal", "hindsight")]
     requests.append(VerdictRequest(RECORDING, ASK, view="hindsight"))
     default, same, audit, all_turns = ask(engine, prompter, requests, how)
     assert isinstance(audit, Scored) and isinstance(all_turns, Scored) and isinstance(same, Scored)

@@ -218,7 +218,8 @@ def thinking(w: Writer) -> Made:
     after = [*w.notes(), w.line()]
     if w.rng.random() < 0.2:
         return w.made([*block, *w.notes()], Want(kinds=("no_verdict",)))
-    return w.made(block[w.rng.randint(0, 1) :] + after)  # some servers swallow the opening tag
+    twice = block if w.rng.random() < 0.3 else []
+    return w.made(block[w.rng.randint(0, 1) :] + twice + after)  # some servers swallow the opening tag
 
 
 def endless_thinking(w: Writer) -> Made:
@@ -401,7 +402,8 @@ def foreign_pair(w: Writer) -> tuple[str, float | None]:
     good = w.rng.random() < 0.7
     lines = [w.words(), f"> [[{w.rng.choice('AB')}]]", f"Perhaps [[{w.rng.choice('AB')}]].", w.words(5)]
     last = f"[[{side}]]" if good else w.rng.choice(("[[D]]", "[[A or B]]", "[[]]"))
-    return "\n".join([*lines, last]), {"A": 1.0, "B": 0.0, "C": 0.5}[side] if good else None
+    quoted = w.rng.choice(([], ["> [[A]]", ">[[B]]"], ["```", "[[A]]", "```"]))
+    return "\n".join([*lines, last, *quoted]), {"A": 1.0, "B": 0.0, "C": 0.5}[side] if good else None
 
 
 @pytest.mark.parametrize(
