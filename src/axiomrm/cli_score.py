@@ -28,6 +28,7 @@ def score(
     model: Annotated[str | None, typer.Option(help="checkpoint folder, hub id, or URLs of servers")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="read at most so many records")] = None,
     mode: Annotated[str, typer.Option(help="direct or critique")] = "direct",
+    joint: Annotated[int, typer.Option(min=1, help="criteria asked in one prompt, at most")] = 1,
     out: Annotated[Path | None, typer.Option(help="output; default: LOGS.RUBRIC.scored.jsonl, here")] = None,
     replace: Annotated[bool, typer.Option(help="replace scores by another rubric or judge")] = False,
     cache: Annotated[
@@ -55,7 +56,8 @@ def score(
         _say_what_needs_a_model(loaded)
     local = {"dtype": dtype, **({} if engine == "transformers" else {"engine": engine})}
     server = {"model": served_model, "tokenizer": tokenizer, "concurrency": concurrency, "rpm": rpm}
-    judge = _cached(_judge(model, mode, local, {**server, "deadline_s": patience}), cache, model)
+    judge = _judge(model, mode, local, {**server, "deadline_s": patience}).with_settings(joint=joint)
+    judge = _cached(judge, cache, model)
     target = out or Path(f"{logs.stem}.{loaded.id}.scored.jsonl")
     summary = score_file(logs, loaded, judge, target, limit=limit, replace=replace, told=_teller())
     for line in report(summary, target, judge):

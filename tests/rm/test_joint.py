@@ -1,13 +1,16 @@
 """Several criteria in one prompt: who stands together, in which order, and one verdict for each."""
 
+import json
 import math
 import random
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from axiomrm.cli import main
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.errors import ConfigError
@@ -306,3 +309,30 @@ def test_an_x_in_a_joint_answer_is_cannot_assess() -> None:
         SAMPLED,
     )
     assert all(isinstance(v, CannotAssess) for v in found)
+
+
+RUBRIC = """
+schema: atr/1
+rubric: {id: two, version: 1.0.0}
+defaults: {judge: {kind: llm}}
+axioms:
+  - {id: ax.help, statement: The user came with a purpose., type: premise}
+theorems:
+  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
+  - {id: th.calm, derived_from: [ax.help], derivation: tone, statement: The agent stays calm.}
+"""
+
+
+def test_score_joint_asks_the_criteria_together(tmp_path: Path, tiny_llama: Any, tiny_tokenizer: Any) -> None:
+    tiny_llama.save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "two.yaml").write_text(RUBRIC, encoding="utf-8")
+    said = [{"role": m.role, "content": m.content} for m in TALK.messages]
+    (tmp_path / "logs.jsonl").write_text(json.dumps({"messages": said}) + "\n", encoding="utf-8")
+    places = [str(tmp_path / name) for name in ("logs.jsonl", "two.yaml", "model", "out.jsonl")]
+    words = ["score", places[0], "-r", places[1], "--model", places[2], "--out", places[3], "--cache", "off"]
+    assert main([*words, "--joint", "2"]) == 1  # a model that never learned it writes no lines
+    (row,) = (json.loads(line) for line in Path(places[3]).read_text(encoding="utf-8").splitlines())
+    kinds = [v["kind"] for v in row["judgement"]["verdicts"].values()]
+    assert kinds == ["incomplete", "incomplete"]
+    assert row["judgement"]["reward"] is None
