@@ -109,3 +109,22 @@ def _std(values: Sequence[float]) -> float:
 
 def _or_nan(value: float | None) -> float:
     return NAN if value is None else value
+
+
+def advantage_diagnostics(
+    terms: Sequence[tuple[float, float]], mixed: Sequence[float], clip: float = 3.0
+) -> dict[str, float]:
+    """Shares of steps whose mixed advantage is 0, is clipped, or whose two terms pull apart.
+
+    Args:
+        terms: scaled global and local advantage of each step; NaN = missing.
+        mixed: the advantage that is trained on; NaN = not drawn.
+        clip: bound of the mix.
+    """
+    values = np.array([value for value in mixed if not np.isnan(value)])
+    both = np.array([a * b for a, b in terms if not (np.isnan(a) or np.isnan(b))])
+    return {
+        "advantage/zero_share": float((np.abs(values) < 1e-6).mean()) if values.size else NAN,
+        "advantage/clipped_share": float((np.abs(values) >= clip).mean()) if values.size else NAN,
+        "advantage/sign_conflict_share": float((both < 0).mean()) if both.size else NAN,
+    }

@@ -4,7 +4,9 @@ Fed once an iteration with rollouts and metrics. Deterministic: nothing but its 
 warn; ``PolicyConfig.on_hack`` says what a divergence leads to.
 
 The divergence alarm is a one-sided Page-Hinkley test on the lead of the judge over the outcome, both as
-z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not.
+z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not. Where
+the outcome has clearly risen nobody is being fooled: the last iterations become the new "normal", so that a
+later fall is measured from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,12 +68,19 @@ class PageHinkley:
     threshold: float = 4.0
     low: float = 0.0
     total: float = 0.0
+    anchor: int = 0
+    """First iteration of what counts as normal."""
 
     def update(self, value: float) -> bool:
         """Take in a value that is 0 on average before a change; ``True`` = risen."""
         self.total += value - self.slack
         self.low = min(self.low, self.total)
         return self.total - self.low > self.threshold
+
+    def restart(self, anchor: int) -> None:
+        """Forget the past; normal is what begins at ``anchor``."""
+        self.low = self.total = 0.0
+        self.anchor = anchor
 
 
 @dataclass
@@ -123,16 +132,18 @@ class Monitors:
     # --- one alarm each -------------------------------------------------------------------------------------
 
     def _lead(self, name: str, other: str, test: PageHinkley, row: Row) -> Alarm | None:
-        judge, reference = self._z("judge", row), self._z(other, row)
-        # Once the reference clearly rises too, the two scales are not comparable and nobody is being fooled.
+        judge, reference = self._z("judge", row, test.anchor), self._z(other, row, test.anchor)
+        if reference > RISEN_Z:
+            test.restart(len(self.history) - self.config.warmup)
+            return None
         # A falling reference is held against a judge that has risen, not against one that falls as well.
-        gap = 0.0 if reference > RISEN_Z else judge - (reference if judge > 0 else max(reference, 0.0))
+        gap = judge - (reference if judge > 0 else max(reference, 0.0))
         if np.isnan(gap) or not test.update(gap):
             return None
         return Alarm(
             name,
-            f"judge {row['judge']:.2f} (start {self._usual('judge'):.2f}) rises while {other} "
-            f"{row[other]:.2f} (start {self._usual(other):.2f}) does not",
+            f"judge {row['judge']:.2f} (was {self._usual('judge', test.anchor):.2f}) rises while {other} "
+            f"{row[other]:.2f} (was {self._usual(other, test.anchor):.2f}) does not",
         )
 
     def _risen(self, rule: Rise, row: Row) -> Alarm | None:
@@ -183,25 +194,25 @@ class Monitors:
 
     # --- memory ---------------------------------------------------------------------------------------------
 
-    def _warmup(self, name: str) -> list[float]:
-        return [row[name] for row in self.history[: self.config.warmup] if name in row]
+    def _normal(self, name: str, anchor: int) -> list[float]:
+        return [row[name] for row in self.history[anchor : anchor + self.config.warmup] if name in row]
 
-    def _usual(self, name: str) -> float:
-        values = self._warmup(name)
+    def _usual(self, name: str, anchor: int = 0) -> float:
+        values = self._normal(name, anchor)
         return float(np.mean(values)) if values else float("nan")
 
-    def _z(self, name: str, row: Row) -> float:
-        values = self._warmup(name)
+    def _z(self, name: str, row: Row, anchor: int) -> float:
+        values = self._normal(name, anchor)
         if not values:
             return float("nan")
-        errors = self._warmup(f"{name}_error")
+        errors = self._normal(f"{name}_error", anchor)
         spread = max(float(np.std(values)), float(np.mean(errors)) if errors else 0.0)
         return (row.get(name, np.nan) - float(np.mean(values))) / max(spread, LEAST_SPREAD.get(name, 0.05))
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
         tests = {"divergence": self.divergence, "heldout_divergence": self.heldout_divergence}
-        sums = {name: {"low": test.low, "total": test.total} for name, test in tests.items()}
+        sums = {name: {"low": t.low, "total": t.total, "anchor": t.anchor} for name, t in tests.items()}
         return {"history": self.history, "gamed": self.gamed, "sums": sums}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -213,7 +224,7 @@ class Monitors:
         sums = state.get("sums") or {"divergence": {"low": state["low"], "total": state["total"]}}
         for name, test in (("divergence", self.divergence), ("heldout_divergence", self.heldout_divergence)):
             values = sums.get(name, {"low": 0.0, "total": 0.0})
-            test.low, test.total = values["low"], values["total"]
+            test.low, test.total, test.anchor = values["low"], values["total"], values.get("anchor", 0)
 
 
 def rises(config: MonitorConfig) -> tuple[Rise, ...]:

@@ -29,6 +29,7 @@ from axiomrm.policy_opt.batch_statistics import take_in
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from axiomrm.policy_opt.correction import correction_weights, step_ratios, trust_mask
+from axiomrm.policy_opt.diagnostics import advantage_diagnostics
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.rescore import reattach, rescore, within_budget
@@ -261,7 +262,7 @@ class ProcessReplay:
             "advantage/disc": self.snapshot.discrimination(self.config.disc_prior),
             "advantage/disc_groups": float(len(self.snapshot.discriminations)),
             "advantage/sigma_outcome": self.snapshot.sigma(OUTCOME),
-        }
+        } | advantage_diagnostics([self.terms(r, s, self.snapshot) for r, s in steps], values.tolist())
 
     def state_dict(self) -> dict[str, Any]:
         """Statistics and buffer."""

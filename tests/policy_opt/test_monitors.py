@@ -132,6 +132,13 @@ def test_each_alarm_has_what_triggers_it_and_what_does_not(
     assert alarm not in alarms_of(*[harmless] * rows)
 
 
+def test_a_fall_is_measured_from_the_height_that_was_reached() -> None:
+    rise = [{"judge": 0.5 + k / 40, "outcome": 0.4 + k / 20, "heldout": 0.5 + k / 40} for k in range(9)]
+    assert alarms_of(*rise) == set()
+    # Still three deviations above the start: only a "normal" that has moved can see the outcome fall.
+    assert "divergence" in alarms_of(*rise, *[{"judge": 0.8, "outcome": 0.55, "heldout": 0.8}] * 2)
+
+
 def test_an_alarm_that_needs_time_does_not_fire_at_once() -> None:
     assert alarms_of({"judge": 0.6}, {}) == set()
     assert alarms_of({"ess_frac": 0.1}, {"ess_frac": 0.9}) == set()
@@ -216,12 +223,19 @@ def lost_ten_points(success: list[float]) -> int | None:
 
 
 def test_the_alarm_comes_before_ten_points_are_lost_and_seldom_without_cause() -> None:
-    early = lost = false = 0
+    early = lost = false = slow = fallen = 0
     for seed in range(10):
         success, alarm = chain(seed, filler_pay=0.7)
         too_late = lost_ten_points(success)
         lost += too_late is not None
         early += alarm is not None and too_late is not None and alarm <= too_late
+        success, alarm = chain(
+            seed, filler_pay=0.7, alpha=1.0
+        )  # outcomes teach too: success rises, then falls
+        too_late = lost_ten_points(success)
+        fallen += too_late is not None
+        slow += alarm is not None and too_late is not None and alarm <= too_late
         false += chain(seed, filler_pay=0.0)[1] is not None
         false += chain(seed, filler_pay=0.0, alpha=1.0)[1] is not None
     assert lost == 10 and early >= 9 and false <= 1
+    assert fallen >= 5 and slow >= fallen - 1
