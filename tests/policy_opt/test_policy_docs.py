@@ -1,0 +1,78 @@
+"""docs/policy.md is true: its Python runs, its YAML loads, its table lists every algorithm."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.testing
+import yaml
+
+from axiomrm.cli_run import train_app
+from axiomrm.config import PolicyStageConfig
+from axiomrm.policy_opt.presets import PRESETS
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def test_python_runs_from_its_first_block_to_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    found = blocks("python")
+    for block in found:
+        exec(compile(block, f"policy.md: {block[:40]!r}", "exec"), space)
+    assert len(found) >= 3
+
+
+def test_yaml_loads() -> None:
+    (block,) = blocks("yaml")
+    stage = PolicyStageConfig.model_validate(yaml.safe_load(block)["policy"])
+    assert {arm.algorithm.kind for arm in stage.arms.values()} == {
+        "grpo",
+        "rloo",
+        "gigpo",
+        "ppo",
+        "best_of_k",
+    }
+
+
+def test_the_table_has_every_algorithm_and_files_that_exist() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .* \| `(\S+)` \|$", TEXT, re.MULTILINE)
+    assert [name for name, _ in rows] == list(PRESETS)
+    for file in re.findall(r"`(policy_opt/\w+\.py)`", TEXT):
+        assert (ROOT / file).exists(), file
+    assert {re.search(r"kind='(\w+)'", repr(PRESETS[n]))[1] for n, _ in rows} >= {
+        Path(f).stem for _, f in rows
+    }  # type: ignore[index]  # every configuration has a kind
+
+
+def test_named_algorithms_of_commands_exist_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    assert set(re.findall(r"--algorithm (\w+)", TEXT)) <= set(PRESETS)
+    runner = typer.testing.CliRunner()
+    words = [
+        "policy",
+        str(ROOT / "configs/quickstart.yaml"),
+        "--algorithm",
+        "grop",
+        "--runs-dir",
+        str(tmp_path),
+    ]
+    result = runner.invoke(train_app, words)
+    assert "'grop'" in str(result.exception) and "grpo_summed" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_algorithm_by_name_is_the_only_arm_and_takes_overrides() -> None:
+    from axiomrm.cli_run import _load, _only
+
+    overrides = [*_only("ppo"), "policy.train.algorithm.passes=2"]
+    config = _load(ROOT / "configs/quickstart.yaml", overrides, "x")
+    assert config.policy.arms == {}
+    assert config.policy.train.algorithm == PRESETS["ppo"].model_copy(update={"passes": 2})
