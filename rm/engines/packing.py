@@ -1,13 +1,15 @@
-"""Prompts as a tree of tokens: what several prompts begin with is computed once.
+"""Prompts as a trunk with branches: what several prompts begin with is computed once.
 
-All suffixes of all turns of a trajectory share one row. A node is a token, it sees its ancestors and
-itself, its position is its depth; so every prompt's last token sees exactly what it would see alone.
-Last tokens are leaves and stand at the end of the row, where ``logits_to_keep`` finds them.
+A family is a set of prompts that share the beginning of one chain of tokens, its trunk: the criteria, the
+turns and the samples of one conversation. Each prompt leaves the trunk somewhere and goes on as a branch.
+Branches stand side by side in a row; a branch token sees the trunk up to where its prompt left it, its own
+ancestors in the row, and itself, and its position is its depth. So every prompt's last token sees exactly
+what it would see alone. Last tokens are leaves at the end of the row, where ``logits_to_keep`` finds them.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,88 +17,148 @@ from numpy.typing import NDArray
 Ids = tuple[int, ...]
 
 
-@dataclass
-class Pack:
-    """One row: inner tokens in creation order, then one last token for each prompt."""
+class Family(NamedTuple):
+    """Prompts of one trunk, in id order; a prompt that shares nothing is a family without a trunk."""
 
+    trunk: Ids
+    members: list[int]
+    """Indices in the call."""
+
+
+class Leaf(NamedTuple):
+    """The last token of a prompt."""
+
+    index: int
+    """Of the prompt in the call."""
+    token: int
+    base: int
+    """Trunk tokens that the prompt begins with."""
+    path: list[int]
+    """Its own inner tokens in the row, in order."""
+
+
+@dataclass
+class Row:
+    """Branches of one family: inner tokens in creation order, then one leaf for each prompt."""
+
+    family: int = 0
     ids: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
-    runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """Chains of inner tokens: start, length, parent index (-1 = root)."""
-    ends: list[tuple[int, int, int]] = field(default_factory=list)
-    """One a prompt: its index in the call, its last token, the parent of that token (-1 = root)."""
-    paths: list[list[int]] = field(default_factory=list)
-    """Inner token indices of each prompt, in order; filled along with ``ends``."""
+    runs: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Chains of inner tokens: start, length, parent index (-1 = the trunk), trunk tokens seen."""
+    leaves: list[Leaf] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Tokens in the row."""
-        return len(self.ids) + len(self.ends)
+        return len(self.ids) + len(self.leaves)
 
     def tokens(self) -> list[int]:
         """Token ids of the row."""
-        return self.ids + [token for _, token, _ in self.ends]
+        return self.ids + [leaf.token for leaf in self.leaves]
 
     def positions(self) -> list[int]:
         """Depth of each token: its position in the prompts that hold it."""
-        return self.depths + [len(path) for path in self.paths]
+        return self.depths + [leaf.base + len(leaf.path) for leaf in self.leaves]
 
-    def mask(self) -> NDArray[np.bool_]:
-        """``(size, size)``, row = query; True = sees."""
-        seen = np.eye(self.size, dtype=bool)
-        for start, length, parent in self.runs:
+    def mask(self, trunk: int) -> NDArray[np.bool_]:
+        """``(size, trunk + size)``, row = query; True = sees. ``trunk``: columns that the trunk takes."""
+        seen = np.zeros((self.size, trunk + self.size), dtype=bool)
+        own = seen[:, trunk:]
+        np.fill_diagonal(own, True)
+        for start, length, parent, base in self.runs:
             block = slice(start, start + length)
             if parent >= 0:
-                seen[block, :start] = seen[parent, :start]
-            seen[block, block] = np.tri(length, dtype=bool)
-        for j, (_, _, parent) in enumerate(self.ends, len(self.ids)):
-            if parent >= 0:
-                seen[j, : len(self.ids)] = seen[parent, : len(self.ids)]
+                own[block, :start] = own[parent, :start]
+            own[block, block] = np.tri(length, dtype=bool)
+            seen[block, :base] = True
+        for j, leaf in enumerate(self.leaves, len(self.ids)):
+            own[j, leaf.path] = True
+            seen[j, : leaf.base] = True
         return seen
 
+    def add(self, index: int, sequence: Ids, base: int, shared: int) -> None:
+        """Append a prompt that leaves the trunk at ``base`` and shares ``shared`` more with the last one."""
+        inner = sequence[base:-1]
+        path = self.leaves[-1].path[:shared] if shared else []
+        start = len(self.ids)
+        if len(inner) > shared:
+            self.runs.append((start, len(inner) - shared, path[-1] if path else -1, base))
+            self.ids += inner[shared:]
+            self.depths += range(base + shared, base + len(inner))
+            path = path + list(range(start, len(self.ids)))
+        self.leaves.append(Leaf(index, sequence[-1], base, path))
 
-def pack(
-    sequences: Sequence[Ids], *, max_branches: int, balance: float = math.inf, min_shared: float = 0.5
-) -> list[Pack]:
-    """Rows that hold every sequence once.
 
-    A row of n tokens costs about ``n + n^2 / balance``. With a trunk of L tokens that every row repeats, the
-    cost a sequence is smallest for rows of ``L + sqrt(balance L + L^2)`` tokens; that is where a row closes.
+def families(sequences: Sequence[Ids], *, share: bool = True, min_shared: float = 0.5) -> list[Family]:
+    """Every sequence once, with those of its trunk.
 
     Args:
         sequences: non-empty id sequences, in any order.
-        max_branches: tokens that a row may hold beyond its longest sequence; 0 = no sharing.
-        balance: work of the layers on one token over work of attention on one pair of tokens.
-        min_shared: a sequence joins a row only if it shares this part of itself with the one before it in
-            id order; dense attention over strangers would cost more than it saves.
+        share: False: each stands alone.
+        min_shared: a member has at least this part of itself in common with the trunk; a longer branch would
+            be read again for each row that it shares with others.
     """
-    packs: list[Pack] = []
-    row = Pack()
+    found: list[Family] = []
+    order = sorted(range(len(sequences)), key=lambda i: sequences[i])
+    while order:
+        chains = _chains(sequences, order, min_shared if share else 2.0)
+        order = []
+        for trunk, members in chains:
+            far = {
+                i
+                for i in members
+                if trunk and shared_length(trunk, sequences[i][:-1]) < min_shared * len(sequences[i][:-1])
+            }
+            near = [i for i in members if i not in far]
+            found.append(Family(trunk if len(near) > 1 else (), near))
+            order += [i for i in members if i in far]
+    return found
+
+
+def _chains(sequences: Sequence[Ids], order: Sequence[int], min_shared: float) -> list[Family]:
+    """Runs of neighbours in id order that share enough of the shorter; trunk: the most that any two share."""
+    found: list[Family] = []
     before: Ids = ()
-    path: list[int] = []
-    trunk = 0
-    for index in sorted(range(len(sequences)), key=lambda i: sequences[i]):
+    for index in order:
         inner = sequences[index][:-1]
         shared = shared_length(before, inner)
-        fresh = len(inner) - shared + 1
-        trunk = max(trunk, len(inner))
-        full = trunk + min(max_branches, math.sqrt(balance * trunk + trunk**2))
-        if row.ends and (shared < min_shared * len(inner) or row.size + fresh > full):
-            row, shared, path, trunk = Pack(), 0, [], len(inner)
-        if not row.ends:
-            packs.append(row)
-        path = path[:shared]
-        parent = path[-1] if path else -1
-        start = len(row.ids)
-        if len(inner) > shared:
-            row.runs.append((start, len(inner) - shared, parent))
-            row.ids += inner[shared:]
-            row.depths += range(shared, len(inner))
-            path = path + list(range(start, len(row.ids)))
-        row.ends.append((index, sequences[index][-1], path[-1] if path else -1))
-        row.paths.append(path)
+        if shared and shared >= min_shared * min(len(inner), len(before)):
+            trunk, members = found[-1]
+            found[-1] = Family(before[:shared] if shared > len(trunk) else trunk, [*members, index])
+        else:
+            found.append(Family((), [index]))
         before = inner
-    return packs
+    return found
+
+
+def rows_of(
+    sequences: Sequence[Ids], family: Family, *, number: int, limit: int, more: int = 0, leaves: int = 2**31
+) -> list[Row]:
+    """The branches of a family in rows.
+
+    Args:
+        sequences: all of the call.
+        family: whose branches.
+        number: what the rows call the family.
+        limit: tokens of a row; a row holds at least one branch all the same.
+        more: tokens that will be written after each prompt; they count against the limit.
+        leaves: prompts of a row.
+    """
+    rows: list[Row] = []
+    before, left = (), -1
+    for index in family.members:
+        sequence = sequences[index]
+        base = shared_length(family.trunk, sequence[:-1])
+        shared = shared_length(before[base:], sequence[base:-1]) if base == left else 0
+        fresh = len(sequence) - base - shared + more
+        row = rows[-1] if rows else None
+        if row is None or row.size + more * len(row.leaves) + fresh > limit or len(row.leaves) == leaves:
+            row, shared = Row(number), 0
+            rows.append(row)
+        row.add(index, sequence, base, shared)
+        before, left = sequence[:-1], base
+    return rows
 
 
 def shared_length(a: Ids, b: Ids) -> int:
@@ -113,7 +175,7 @@ def shared_length(a: Ids, b: Ids) -> int:
     return low
 
 
-def buckets(sizes: Sequence[int], *, max_tokens: int, max_square: int) -> list[list[int]]:
+def buckets(sizes: Sequence[int], *, max_tokens: int, max_square: int = 2**62) -> list[list[int]]:
     """Indices in batches of similar size: padded tokens and padded squares stay under their budgets."""
     batches: list[list[int]] = []
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):

@@ -2,57 +2,82 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axiomrm.rm.engines.packing import buckets, pack, shared_length
+from axiomrm.rm.engines.budget import Budget
+from axiomrm.rm.engines.packing import Ids, buckets, families, rows_of, shared_length
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8).map(tuple), min_size=1, max_size=12)
 
 
-def read_back(sequences: list[tuple[int, ...]], branches: int, shared: float) -> dict[int, list[int]]:
-    """What the last token of each prompt sees, in order of position."""
+def read_back(sequences: list[Ids], *, share: bool, limit: int, min_shared: float) -> dict[int, list[int]]:
+    """What the last token of each prompt sees, trunk and own branch, in order of position."""
     seen: dict[int, list[int]] = {}
-    for row in pack(sequences, max_branches=branches, min_shared=shared):
-        tokens, positions, mask = row.tokens(), row.positions(), row.mask()
-        for j, (index, _, _) in enumerate(row.ends, len(row.ids)):
-            visible = np.flatnonzero(mask[j])
-            order = sorted(visible, key=lambda k: positions[k])
-            assert [positions[k] for k in order] == list(range(len(order)))
-            assert index not in seen
-            seen[index] = [tokens[k] for k in order]
+    for family in families(sequences, share=share, min_shared=min_shared):
+        columns = len(family.trunk) + 2  # two columns of padding behind the trunk
+        for row in rows_of(sequences, family, number=0, limit=limit):
+            tokens, positions, mask = row.tokens(), row.positions(), row.mask(columns)
+            held = [*family.trunk, -1, -1, *tokens]
+            places = [*range(len(family.trunk)), -1, -1, *positions]
+            for j, leaf in enumerate(row.leaves, len(row.ids)):
+                visible = sorted(np.flatnonzero(mask[j]), key=lambda k: places[k])
+                assert [places[k] for k in visible] == list(range(len(visible)))
+                assert leaf.index not in seen
+                seen[leaf.index] = [held[k] for k in visible]
     return seen
 
 
-@given(SEQUENCES, st.sampled_from([0, 3, 1000]), st.sampled_from([0.0, 0.5, 1.0]))
+@given(SEQUENCES, st.booleans(), st.sampled_from([0, 3, 1000]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_every_last_token_sees_exactly_its_prompt(
-    sequences: list[tuple[int, ...]], branches: int, shared: float
+    sequences: list[Ids], share: bool, limit: int, min_shared: float
 ) -> None:
-    seen = read_back(sequences, branches, shared)
+    seen = read_back(sequences, share=share, limit=limit, min_shared=min_shared)
     assert seen == {i: list(s) for i, s in enumerate(sequences)}
 
 
-def test_a_shared_trunk_is_held_once() -> None:
-    trunk = tuple(range(10, 20))
-    rows = pack([(*trunk, 1, 2), (*trunk, 1, 3), (*trunk, 4)], max_branches=100)
-    assert len(rows) == 1
-    assert rows[0].size == 10 + 1 + 3  # trunk, the shared 1, three last tokens
-    assert rows[0].tokens()[-3:] == [2, 3, 4]  # last tokens stand at the end
+def test_the_last_turn_s_prefix_is_the_trunk_and_earlier_turns_leave_it_early() -> None:
+    first, second = tuple(range(10, 20)), tuple(range(20, 30))
+    prompts = [(*first, 1, 2), (*first, 1, 3), (*first, *second, 1, 4), (*first, *second, 1, 5)]
+    (family,) = families(prompts)
+    assert family.trunk == (*first, *second, 1)
+    (row,) = rows_of(prompts, family, number=0, limit=100)
+    assert row.tokens() == [1, 2, 3, 4, 5]  # the first turn's shared 1 once, then the four last tokens
+    assert row.positions() == [10, 11, 11, 21, 21]
+    assert [leaf.base for leaf in row.leaves] == [10, 10, 21, 21]
 
 
-def test_no_sharing_gives_a_row_each() -> None:
-    rows = pack([(1, 2, 3), (1, 2, 4), (1, 2)], max_branches=0)
-    assert sorted(row.size for row in rows) == [2, 3, 3]
+def test_samples_of_one_prompt_cost_one_token_each() -> None:
+    prompt = tuple(range(50))
+    (family,) = families([prompt] * 4)
+    assert family.trunk == prompt[:-1]
+    (row,) = rows_of([prompt] * 4, family, number=0, limit=100)
+    assert row.tokens() == [49] * 4
 
 
-def test_a_row_closes_where_another_prompt_would_cost_more_than_a_new_row() -> None:
+def test_strangers_and_prompts_that_are_not_to_share_stand_alone() -> None:
+    assert [f.trunk for f in families([(1, 2, 3), (4, 5), (1, 9, 9, 9, 9)])] == [()] * 3
+    assert [f.members for f in families([(1, 2, 3), (1, 2, 4)], share=False)] == [[0], [1]]
+
+
+def test_a_row_closes_at_its_limit_counting_what_will_be_written() -> None:
     trunk = tuple(range(100))
-    prompts = [(*trunk, 200 + i, *range(10)) for i in range(40)]
-    full = 110 + (30 * 110 + 110**2) ** 0.5  # L + sqrt(balance L + L^2), L without the last token
-    sizes = [row.size for row in pack(prompts, max_branches=10**6, balance=30)]
-    assert max(sizes) <= full < max(sizes) + 11
-    assert len(pack(prompts, max_branches=10**6)) == 1
+    prompts = [(*trunk, 200 + i, *range(9)) for i in range(12)]  # branches of ten tokens
+    (family,) = families(prompts)
+    assert [row.size for row in rows_of(prompts, family, number=0, limit=40)] == [40] * 3
+    assert [row.size for row in rows_of(prompts, family, number=0, limit=40, more=10)] == [20] * 6
+    assert [row.size for row in rows_of(prompts, family, number=0, limit=1)] == [10] * 12
+    assert [row.size for row in rows_of(prompts, family, number=0, limit=999, leaves=4)] == [40] * 3
+
+
+def test_the_cheapest_row_balances_masked_pairs_and_forward_passes() -> None:
+    budget = Budget()
+    # sqrt(64 tokens a pass / 4 families * balance 900)
+    assert budget.row_tokens(900.0, 4, "cpu") == 120
+    assert budget.row_tokens(1e9, 1, "cpu") == budget.batch_tokens
+    assert Budget(branch_tokens=7).row_tokens(900.0, 4, "cpu") == 7
+    assert Budget(branch_tokens=7).halved().branch_tokens == 3
 
 
 @given(st.lists(st.integers(0, 1), max_size=9).map(tuple), st.lists(st.integers(0, 1), max_size=9).map(tuple))
-def test_shared_length_is_the_common_prefix(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_shared_length_is_the_common_prefix(a: Ids, b: Ids) -> None:
     n = shared_length(a, b)
     assert a[:n] == b[:n]
     assert n == min(len(a), len(b)) or a[n] != b[n]

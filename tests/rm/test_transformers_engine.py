@@ -1,14 +1,21 @@
 import random
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import Failed
+from axiomrm.rm import RewardModel
 from axiomrm.rm.engines.base import Generation, LabelReading, Prompt, Sampling
 from axiomrm.rm.engines.transformers import Budget, TransformersEngine
 from axiomrm.rm.labels import LabelTable
+from axiomrm.rubrics import Rubric
 
 TABLE = LabelTable("verdict[gamu]=", (11, 12, 13), {"Y": 30, "N": 31, "X": 32})
 
@@ -26,6 +33,9 @@ def prompts(count: int = 3) -> list[Prompt]:
                 made.append(Prompt(prefix, suffix, (), "gamu"))
     rng.shuffle(made)
     return made
+
+
+MODELS: dict[str, Any] = {}
 
 
 def alone(model: Any, ids: Sequence[int]) -> torch.Tensor:
@@ -55,12 +65,34 @@ def test_packed_readings_equal_prompts_read_alone(
     assert engine.usage["unshared_tokens"] == sum(len(p.ids) + 3 for p in asked)
 
 
-def test_sharing_spends_the_tokens_of_the_tree(tiny_llama: Any, tiny_tokenizer: Any) -> None:
-    engine = TransformersEngine(tiny_llama, tiny_tokenizer, budget=Budget(mask_cells=10**9))
-    asked = [Prompt(tuple(range(40, 140)), (7, 200 + i, 9), (), "gamu") for i in range(8)]
-    engine.label_logprobs(asked, [TABLE] * 8)
-    # one trunk and the shared 7; then each prompt has two suffix tokens and the lead-in's three
-    assert engine.usage["prompt_tokens"] == 100 + 1 + 8 * (2 + 3)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sequences=st.lists(st.lists(st.integers(3, 5), min_size=2, max_size=14), min_size=1, max_size=12),
+    family=st.sampled_from(["Llama", "Qwen2", "Qwen3"]),
+    budget=st.builds(
+        Budget,
+        batch_tokens=st.integers(1, 60),
+        mask_cells=st.integers(1, 2000),
+        decode_rows=st.just(3),
+        cache_bytes=st.integers(1, 50_000),
+        branch_tokens=st.none() | st.integers(1, 40),
+    ),
+)
+def test_any_prompts_in_any_order_and_batch_read_as_alone(
+    sequences: list[list[int]],
+    family: str,
+    budget: Budget,
+    make_model: Callable[..., Any],
+    tiny_tokenizer: Any,
+) -> None:
+    model = MODELS.setdefault(family, make_model(family))
+    engine = TransformersEngine(model, tiny_tokenizer, budget=budget)
+    asked = [Prompt(tuple(ids[:-1]), (ids[-1],), (), "gamu") for ids in sequences]
+    for prompt, reading in zip(asked, engine.label_logprobs(asked, [TABLE] * len(asked)), strict=True):
+        assert isinstance(reading, LabelReading)
+        reference = alone(model, prompt.ids + TABLE.lead_in_ids)
+        wanted = {label: float(reference[token]) for label, token in TABLE.label_ids.items()}
+        assert reading.logprobs == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -212,3 +244,23 @@ def test_identity_changes_with_any_weight(make_model: Callable[..., Any], tiny_t
         TransformersEngine(first, tiny_tokenizer).identity
         != TransformersEngine(second, tiny_tokenizer).identity
     )
+
+
+def test_the_documented_lines_run(
+    tiny_llama: Any, tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "judge.md").read_text(encoding="utf-8")
+    section = page.split("\n## Engines\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    tiny_llama.save_pretrained(tmp_path / "judge")
+    tiny_tokenizer.save_pretrained(tmp_path / "judge")
+    monkeypatch.chdir(tmp_path)
+    said = [Message(role="user", content="hi"), Message(role="assistant", content="Hello.")]
+    names: dict[str, Any] = {
+        "RewardModel": RewardModel,
+        "trajectory": Trajectory(messages=tuple(said)),
+        "rubric": Rubric.load("general_quality"),
+    }
+    exec(compile(block, "docs/judge.md", "exec"), names)
+    usage = names["judge"].usage
+    assert usage["prefix_reused"] > 0 and usage["completion_tokens"] == 0

@@ -1,0 +1,76 @@
+"""A vLLM server for judge_throughput, and processor time of a tree of processes."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+START_S = 900
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[tuple[str, int]]:
+    """Base URL up to ``/v1`` and process id of a server on this model; it ends with the block."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.cli.main",
+        "serve",
+        model,
+        "--served-model-name",
+        "judge",
+    ]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", dtype]
+    command += ["--enforce-eager", "--max-model-len", str(max_model_len)]
+    threads = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **threads})
+        try:
+            _wait(process, f"http://127.0.0.1:{port}/health", log)
+            yield f"http://127.0.0.1:{port}/v1", process.pid
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit(f"the server ended with {process.returncode}: see {log}")
+        try:
+            with urlopen(url, timeout=5):
+                return
+        except (URLError, OSError):
+            time.sleep(2)
+    raise SystemExit(f"the server was not ready after {START_S} s: see {log}")
+
+
+def cpu_seconds(root: int) -> float:
+    """Processor time so far of a process and all below it, ended children included."""
+    parents: dict[int, list[int]] = {}
+    spent: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        pid = int(stat.parent.name)
+        parents.setdefault(int(fields[1]), []).append(pid)
+        spent[pid] = sum(map(int, fields[11:15]))
+    total, queue = 0, [root]
+    while queue:
+        pid = queue.pop()
+        total += spent.get(pid, 0)
+        queue += parents.get(pid, [])
+    return total / TICKS

@@ -1,0 +1,48 @@
+"""How much a local engine may hold at once."""
+
+import math
+from typing import NamedTuple
+
+CALL_TOKENS = {"cpu": 64}
+"""What one more forward pass costs, in tokens of layer work; ``OTHER_CALL_TOKENS`` for devices not named.
+Measured on the CPU; the other figure is a guess, untested."""
+OTHER_CALL_TOKENS = 4096
+
+
+class Budget(NamedTuple):
+    """Memory limits of one forward pass; what a call holds grows with these and not with its prompts."""
+
+    batch_tokens: int = 4096
+    """Padded tokens of a batch."""
+    mask_cells: int = 16_000_000
+    """Query-key pairs of a batch: 64 MB of mask in fp32."""
+    decode_rows: int = 64
+    """Prompts that are decoded together."""
+    cache_bytes: int = 1_000_000_000
+    """Keys and values of a batch."""
+    branch_tokens: int | None = None
+    """Tokens of branches in a row; ``None``: what the model's shape and the device make cheapest."""
+
+    def halved(self) -> "Budget":
+        """Half of everything, for another try after the memory ran out."""
+        row = None if self.branch_tokens is None else max(1, self.branch_tokens // 2)
+        whole = (self.batch_tokens, self.mask_cells, self.decode_rows, self.cache_bytes)
+        return Budget(*(max(1, limit // 2) for limit in whole), row)
+
+    def row_tokens(self, balance: float, families: int, device: str) -> int:
+        """Tokens of branches a row.
+
+        Branches in one row are masked from one another and the masked pairs are computed all the same: S
+        branch tokens in rows of G cost about ``S G / balance`` for those pairs and ``(S / G) c`` for the
+        forward passes, where c is the cost of one, shared by the families of a batch. Cheapest at
+        ``G = sqrt(c balance)``.
+
+        Args:
+            balance: work of the layers on one token over work of attention on one pair.
+            families: trunks in the batch.
+            device: torch device type.
+        """
+        if self.branch_tokens is not None:
+            return self.branch_tokens
+        call = CALL_TOKENS.get(device, OTHER_CALL_TOKENS) / max(1, families)
+        return max(1, min(math.ceil(math.sqrt(call * balance)), self.batch_tokens))

@@ -1,0 +1,63 @@
+"""Loading a local model, and which precision it gets."""
+
+import logging
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from axiomrm.errors import ConfigError
+
+log = logging.getLogger(__name__)
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def load_model(folder_or_id: str, *, dtype: str, device: str) -> tuple[Any, Any]:
+    """Model on its device, and tokenizer.
+
+    Raises:
+        ConfigError: an unknown dtype, or nothing loadable there.
+    """
+    chosen = torch_dtype(dtype, device)
+    transformers.utils.logging.disable_progress_bar()  # bars are the command line's, ours
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
+        model = AutoModelForCausalLM.from_pretrained(folder_or_id, dtype=chosen, attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"model {folder_or_id!r} cannot be loaded: {reason}") from error
+    return model.to(device), tokenizer
+
+
+def torch_dtype(name: str, device: str) -> torch.dtype:
+    """The precision; ``auto`` is bf16 where the device computes it fast, else fp32.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    if name == "auto":
+        name = "bfloat16" if fast_bf16(device) else "float32"
+    if name not in DTYPES:
+        raise ConfigError(f"dtype {name!r}: use {', '.join(map(repr, DTYPES))} or 'auto'")
+    if name == "bfloat16" and not fast_bf16(device):
+        log.warning("bfloat16 on this %s saves memory but no time: it has no instructions for it", device)
+    return getattr(torch, name)  # type: ignore[no-any-return]  # a dtype, by the check above
+
+
+def fast_bf16(device: str) -> bool:
+    """Whether the device multiplies bf16 faster than fp32; devices other than CPU and CUDA count as not."""
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return kind == "cpu" and bool({"avx512_bf16", "amx_bf16", "bf16"} & cpu_flags())
+
+
+def cpu_flags() -> frozenset[str]:
+    """What the kernel says that the processor can do; empty where it says nothing."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as handle:
+            lines = [line for line in handle if line.startswith(("flags", "Features"))]
+    except OSError:
+        return frozenset()
+    return frozenset(lines[0].partition(":")[2].split()) if lines else frozenset()
