@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from axiomrm.errors import ConfigError
 
 CHUNK_ROWS = 1024
-CHUNK_ELEMENTS = 1 << 24
+CHUNK_ELEMENTS = 1 << 23
 """Logits held at once, so that a large vocabulary is cut into fewer rows."""
 _UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 
