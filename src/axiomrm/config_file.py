@@ -180,11 +180,14 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for inner in get_args(annotation) for model in _models_in(inner)]
 
 
-def _all_paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _all_paths(
+    model: type[BaseModel], prefix: tuple[str, ...] = (), above: tuple[type[BaseModel], ...] = ()
+) -> Iterator[tuple[str, ...]]:
     for name, info in model.model_fields.items():
         yield (*prefix, name)
         for inner in _models_in(info.annotation):
-            yield from _all_paths(inner, (*prefix, name))
+            if inner not in (*above, model):  # a section may hold its own kind: a reward made of rewards
+                yield from _all_paths(inner, (*prefix, name), (*above, model))
 
 
 def _compose(text: str, source: str) -> Any:
