@@ -79,5 +79,5 @@ class Summary:
 
 def items_for_a_model(rubric: Rubric) -> frozenset[str]:
     """Ids of the active items, gates included, that only a model can judge."""
-    gates = {axiom.id for axiom in rubric.axioms if axiom.type != "premise" and axiom.judge.kind == "llm"}
+    gates = {axiom.id for axiom in rubric.axioms if axiom.type != "premise" and axiom.detector.kind == "llm"}
     return frozenset(gates | {theorem.id for theorem in rubric.theorems if theorem.judge.kind == "llm"})

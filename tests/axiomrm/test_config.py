@@ -78,7 +78,7 @@ def test_saved_text_is_read_back_as_the_same_text(text: str, tmp_path: Path) -> 
         ("name: a\n  seed: 1\n", r"run\.yaml:2: not YAML: mapping values are not allowed here"),
         ("- a\n", r"run\.yaml: holds \['a'\]; a configuration is a mapping"),
         ("name: ../x\n", r"run\.yaml:1: name: found '\.\./x'"),
-        ("name: a\npolicy: {train: {algorithm: {kind: ppo}}}\n", r"run\.yaml:2: .*'process_replay', 'grpo'"),
+        ("name: a\npolicy: {train: {algorithm: {kind: xpo}}}\n", r"run\.yaml:2: .*'process_replay', 'grpo'"),
         ("name: a\npolicy: {arms: {train: {}}}\n", r"run\.yaml:2: policy: an arm is named 'train'"),
     ],
 )
