@@ -29,7 +29,7 @@ def record(
 
 
 def advantages(rows: Sequence[TrajectoryRecord], **options: object) -> dict[tuple[str, int], float]:
-    algorithm = GiGPO(GiGPOConfig(**options))  # type: ignore[arg-type]  # options of a test
+    algorithm = GiGPO(GiGPOConfig(**options))
     algorithm.ingest(rows, 0)
     steps = [item for m in algorithm.plan(0, np.random.default_rng(0)) for item in m.steps]
     return {(item.record.traj_id, item.step.turn): item.advantage for item in steps}

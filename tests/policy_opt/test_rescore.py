@@ -30,7 +30,7 @@ def record(
         )
         for t, r in enumerate(rewards)
     ]  # fmt: skip
-    messages = [Message(role=r, content=name) for _ in rewards for r in ("user", "assistant")]  # type: ignore[arg-type]  # both are roles
+    messages = [Message(role=r, content=name) for _ in rewards for r in ("user", "assistant")]
     transcript = Trajectory(id=name, messages=tuple(messages)).model_dump_json()
     ids = np.arange(4 * len(rewards), dtype=np.int32)
     return TrajectoryRecord(

@@ -24,7 +24,7 @@ def record(name: str, outcome: float, turns: int = 2, **extra: object) -> Trajec
 
 
 def advantages(rows: list[TrajectoryRecord], **options: object) -> dict[str, float]:
-    algorithm = RLOO(RLOOConfig(**options))  # type: ignore[arg-type]  # options of a test
+    algorithm = RLOO(RLOOConfig(**options))
     algorithm.ingest(rows, 0)
     steps = [item for m in algorithm.plan(0, np.random.default_rng(0)) for item in m.steps]
     return {item.record.traj_id: item.advantage for item in steps}
