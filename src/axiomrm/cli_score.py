@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from axiomrm.errors import ConfigError
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
 from axiomrm.score_file import Progress, rejected_path, score_file
@@ -51,6 +51,8 @@ def score(
     """
     if mode not in MODES:
         raise typer.BadParameter(f"{mode!r} is neither 'direct' nor 'critique'", param_hint="--mode")
+    if not logs.exists():
+        raise DataError(f"{logs}: no such file")
     loaded = Rubric.load(rubric)
     if model is None:
         _say_what_needs_a_model(loaded)
