@@ -35,17 +35,20 @@ class Muon(torch.optim.Optimizer):
                 raise ValueError(f"Muon takes matrices, this parameter has shape {tuple(matrix.shape)}")
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """One update of every matrix that has a gradient; takes no closure."""
         if closure is not None:
             raise ValueError("Muon takes no closure")
-        for group in self.param_groups:
-            matrices = [p for p in group["params"] if p.grad is not None]
-            updates = orthogonal([self._nesterov(p, group["momentum"]) for p in matrices])
-            for matrix, update in zip(matrices, updates, strict=True):
-                matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                matrix.sub_(update, alpha=group["lr"] * 0.2 * max(matrix.shape) ** 0.5)
+        with torch.no_grad():
+            for group in self.param_groups:
+                self._update(group)
+
+    def _update(self, group: dict[str, Any]) -> None:
+        matrices = [p for p in group["params"] if p.grad is not None]
+        updates = orthogonal([self._nesterov(p, group["momentum"]) for p in matrices])
+        for matrix, update in zip(matrices, updates, strict=True):
+            matrix.mul_(1 - group["lr"] * group["weight_decay"])
+            matrix.sub_(update, alpha=group["lr"] * 0.2 * max(matrix.shape) ** 0.5)
 
     def _nesterov(self, matrix: Tensor, momentum: float) -> Tensor:
         state: dict[str, Any] = self.state[matrix]

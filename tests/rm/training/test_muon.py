@@ -20,7 +20,7 @@ def test_an_update_is_that_of_torch(shape: tuple[int, int]) -> None:
         ours.grad = torch.randn(shape)
         theirs.grad = ours.grad.clone()
         mine.step()
-        reference.step()
+        reference.step()  # type: ignore[no-untyped-call]
     moved = (theirs - start).abs().max()
     # torch iterates in bfloat16, which has 8 bits of mantissa
     assert (ours - theirs).abs().max() < 0.02 * moved
@@ -57,7 +57,7 @@ class Small(nn.Module):
 def _train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
     ids = torch.arange(5)
     for _ in range(steps):
-        nn.functional.cross_entropy(model(ids), ids.flip(0)).backward()
+        nn.functional.cross_entropy(model(ids), ids.flip(0)).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 
