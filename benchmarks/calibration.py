@@ -65,9 +65,7 @@ def pointwise(pairs: list[PreferencePair]) -> Iterator[tuple[dict[str, str], Ver
             yield row, VerdictRequest(trajectory, criterion, len(trajectory.turns) - 1)
 
 
-def read_all(
-    judge: RewardModel, asked: list[tuple[dict[str, str], VerdictRequest]], path: Path
-) -> list[dict[str, Any]]:
+def read_all(judge: RewardModel, asked: list[tuple[dict[str, str], VerdictRequest]], path: Path) -> None:
     """One verdict a question, appended batch by batch, so that a stopped run goes on."""
     done = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     seen = {row["id"] for row in done}
@@ -80,7 +78,6 @@ def read_all(
                 out.write(json.dumps(done[-1]) + "\n")
             out.flush()
             print(f"{len(done)} of {len(asked)}", flush=True)
-    return done
 
 
 def pairwise(pairs: list[PreferencePair]) -> Iterator[tuple[dict[str, str], VerdictRequest]]:
@@ -141,12 +138,12 @@ def accuracy(rows: list[Labelled], calibration: Calibration | None) -> dict[str,
     return wilson(right, len(rows)).model_dump(mode="json")
 
 
-def measured(rows: list[Labelled], failed: int, asked: int) -> dict[str, Any]:
+def measured(rows: list[Labelled], failed: int) -> dict[str, Any]:
     """Everything about one set: fitted on one half of the groups, measured on the other."""
     sides = split_by_group(rows, {"fit": 0.5, "test": 0.5}, seed=0, key=lambda r: r.group)
     fit, test = sides["fit"], sides["test"]
     result: dict[str, Any] = {
-        "verdicts": {"asked": asked, "read": len(rows) + failed, "failed": failed},
+        "verdicts": {"read": len(rows) + failed, "failed": failed},
         "fit": {"n": len(fit), "groups": len({r.group for r in fit})},
         "test": {"n": len(test), "groups": len({r.group for r in test})},
         "gold_on_test": dict(Counter(r.gold for r in test)),
@@ -154,14 +151,12 @@ def measured(rows: list[Labelled], failed: int, asked: int) -> dict[str, Any]:
         "before": calibration_metrics(items(test, None)).model_dump(mode="json"),
         "label_agreement_before": accuracy(test, None),
     }
-    methods: dict[str, Method] = {"temperature": "temperature", "temperature + isotonic": "auto"}
-    if len(rows[0].labels.values) > 2:
-        del methods["temperature + isotonic"]
-    for name, method in methods.items():
+    methods: tuple[Method, ...] = ("auto", "temperature", "isotonic")
+    for method in methods if len(rows[0].labels.values) == 2 else ("temperature",):
         made = fit_calibration(fit, method=method, source="benchmarks/calibration.py")
         after = items(test, made)
         change = calibration_change(items(test, None), after)
-        result[name] = {
+        result[method] = {
             "calibrator": made.model_dump(mode="json"),
             "after": calibration_metrics(after).model_dump(mode="json"),
             "after_minus_before": change.model_dump(mode="json"),
@@ -178,6 +173,24 @@ def measured(rows: list[Labelled], failed: int, asked: int) -> dict[str, Any]:
     return result
 
 
+def read_sets(args: argparse.Namespace, kinds: dict[str, tuple[Any, LabelSet]]) -> dict[str, Path]:
+    """The file of readings of each set, complete."""
+    judge = RewardModel.from_pretrained(args.model, template="compact", calibration=None)
+    assert judge.prompter is not None
+    tokenizer = judge.prompter.tokenizer
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    paths = {}
+    for name, (form, _) in kinds.items():
+        asked = list(form(short_pairs(name, count)))[: args.items]
+        paths[name] = args.work / f"{name}-{reading_key(judge, asked)}.jsonl"
+        print(paths[name], flush=True)
+        read_all(judge, asked, paths[name])
+    return paths
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -186,20 +199,14 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / ".cache/calibration")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/calibration.json")
     parser.add_argument("--items", type=int, default=600, help="verdicts a set, at most")
-    parser.add_argument("--only-read", action="store_true", help="measure what was read so far, read nothing")
+    parser.add_argument(
+        "--only-measure", action="store_true", help="measure the readings in --work, load no model"
+    )
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    judge = RewardModel.from_pretrained(args.model, template="compact", calibration=None)
-    assert judge.prompter is not None
-    tokenizer = judge.prompter.tokenizer
-
-    def count(text: str) -> int:
-        return len(tokenizer.encode(text, add_special_tokens=False))
-
     result: dict[str, Any] = {
         "what": "ECE, Brier score and NLL of an untrained judge before and after calibration, on labels by people",
         "model": "SmolLM2-135M-Instruct, never trained as a judge; template compact, direct mode, fp32",
-        "judge_revision": judge.judge_revision,
         "protocol": "fitted on half of the groups, measured on the other half; 95 % bootstrap over groups; "
         "ECE plug-in over 10 bins of equal count",
         "limits": {"context_tokens": CONTEXT_TOKENS, "answer_tokens": ANSWER_TOKENS, "items": args.items},
@@ -209,16 +216,16 @@ def main() -> None:
         "hh_harmless": (pointwise, BINARY),
         "pandalm": (pairwise, LABELS),
     }
-    for name, (form, labels) in kinds.items():
-        asked = list(form(short_pairs(name, count)))[: args.items]
-        path = args.work / f"{name}-{reading_key(judge, asked)}.jsonl"
-        print(path, flush=True)
-        rows = read_all(judge, [] if args.only_read else asked, path)
-        good = labelled(rows, labels, judge.judge_revision)
-        if len(good) < 2 * MIN_LABELS and len(good) < len(asked):
-            result["sets"][name] = f"read {len(good)} of {len(asked)} verdicts so far; too few to split"
-            continue
-        result["sets"][name] = measured(good, len(rows) - len(good), len(asked))
+    read = {} if args.only_measure else read_sets(args, kinds)
+    for name, (_, labels) in kinds.items():
+        for path in args.work.glob(f"{name}-*.jsonl") if args.only_measure else [read[name]]:
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            good = labelled(rows, labels, path.stem)
+            if len(good) >= 2 * MIN_LABELS:
+                found = {"readings": path.stem, **measured(good, len(rows) - len(good))}
+            else:
+                found = {"readings": path.stem, "not measured": f"{len(good)} verdicts, too few to split"}
+            result["sets"][name] = found
     with atomic_file(args.out) as out:
         out.write(json.dumps(result, indent=1) + "\n")
     print(f"written: {args.out}")

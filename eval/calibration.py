@@ -1,8 +1,9 @@
 """Whether a judge's probabilities mean what they say: ECE, Brier score, NLL, reliability table.
 
 ECE is the plug-in estimate over bins of equal count, ties kept together. It is biased upwards, the more the
-fewer items stand in a bin, and so are its bootstrap draws; compare it between judges on the same items, where
-the bias is alike, and read the Brier score beside it. Intervals draw groups with replacement.
+fewer items stand in a bin; compare it between judges on the same items, where the bias is alike, and read the
+Brier score beside it. Intervals draw groups with replacement. Each draw of the ECE is biased once more, so
+its draws are shifted by the excess of their mean over the estimate.
 """
 
 import math
@@ -91,10 +92,12 @@ def calibration_metrics(
     found = _Arrays(present, bins)
     weights = _weights(present, draws, seed)
 
-    def estimate(statistic: Callable[["_Arrays", Array], Array]) -> Estimate:
+    def estimate(statistic: Callable[["_Arrays", Array], Array], shift: bool = False) -> Estimate:
+        value = float(statistic(found, np.ones((1, len(present))))[0])
+        sampled = statistic(found, weights)
         return from_draws(
-            float(statistic(found, np.ones((1, len(present))))[0]),
-            statistic(found, weights),
+            value,
+            np.maximum(_shifted(sampled, value), 0) if shift else sampled,
             n=len(present),
             missing=missing,
             confidence=confidence,
@@ -103,7 +106,7 @@ def calibration_metrics(
         )
 
     return CalibrationMetrics(
-        ece=estimate(_Arrays.ece),
+        ece=estimate(_Arrays.ece, shift=True),
         brier=estimate(_Arrays.brier),
         nll=estimate(_Arrays.nll),
         mean_gold=float(found.gold.mean()),
@@ -144,11 +147,13 @@ def calibration_change(
     groups = [a for _, a in both]
     weights = _weights(groups, draws, seed)
 
-    def estimate(statistic: Callable[["_Arrays", Array], Array]) -> Estimate:
+    def estimate(statistic: Callable[["_Arrays", Array], Array], shift: bool = False) -> Estimate:
         all_ = np.ones((1, len(both)))
+        value = float((statistic(two, all_) - statistic(one, all_))[0])
+        sampled = statistic(two, weights) - statistic(one, weights)
         return from_draws(
-            float((statistic(two, all_) - statistic(one, all_))[0]),
-            statistic(two, weights) - statistic(one, weights),
+            value,
+            _shifted(sampled, value) if shift else sampled,
             n=len(both),
             missing=missing,
             confidence=confidence,
@@ -157,7 +162,7 @@ def calibration_change(
         )
 
     return CalibrationChange(
-        ece=estimate(_Arrays.ece), brier=estimate(_Arrays.brier), nll=estimate(_Arrays.nll)
+        ece=estimate(_Arrays.ece, shift=True), brier=estimate(_Arrays.brier), nll=estimate(_Arrays.nll)
     )
 
 
@@ -213,6 +218,10 @@ def _weights(items: Sequence[CalibrationItem], draws: int, seed: int) -> Array:
     names = [i.group or f"\0{n}" for n, i in enumerate(items)]
     _, cluster = np.unique(names, return_inverse=True)
     return cluster_weights(int(cluster.max()) + 1, draws, np.random.default_rng(seed))[:, cluster]
+
+
+def _shifted(sampled: Array, value: float) -> Array:
+    return np.asarray(sampled - (sampled.mean() - value))
 
 
 def _known(item: CalibrationItem) -> bool:

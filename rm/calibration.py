@@ -1,7 +1,7 @@
 """Calibration: what the judge's probabilities are worth, fitted on labels given by people.
 
 For each (scale, mode, read-out): a temperature on the log-probabilities of the labels, fitted by NLL; for
-binary scales isotonic regression on the expected value; and the level-quantile of split-conformal residuals
+binary scales, where it helps, isotonic regression on the expected value; and the level-quantile of split-conformal residuals
 ``|value - gold|`` on groups that the fit never saw, which gives ``Scored.interval``. Below 200 labels: none.
 
 It maps verdicts to verdicts, after cache and engine, so a changed calibrator costs no model call. Several

@@ -1,7 +1,7 @@
 """``axiomrm calibrate``: what a judge's probabilities are worth, from labels given by people."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -31,13 +31,15 @@ def fit(
     labels: LabelFile,
     rubric: RubricName,
     model: Annotated[Path, typer.Option(help="checkpoint folder that the calibrator will lie in")],
-    method: Annotated[str, typer.Option(help="auto (isotonic for yes/no scales) or temperature")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="temperature, isotonic (after it, yes/no scales), or auto: whichever holds")
+    ] = "auto",
     level: Annotated[float, typer.Option(help="of the conformal intervals")] = 0.9,
     source: Annotated[str, typer.Option(help="where the labels are from, in words")] = "",
 ) -> None:
     """Fit a calibrator for each scale and mode, and store it with the checkpoint; 1 if none could be."""
-    if method not in ("auto", "temperature"):
-        raise typer.BadParameter(f"{method!r} is neither 'auto' nor 'temperature'", param_hint="--method")
+    if method not in get_args(Method):
+        raise typer.BadParameter(f"{method!r} is none of {list(get_args(Method))}", param_hint="--method")
     if not 0 < level < 1:
         raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--level")
     if not model.is_dir():
@@ -45,7 +47,7 @@ def fit(
     found = join(read_labels(labels), read_verdicts(scored), label_sets(Rubric.load(rubric)))
     for line in described(found.left_out):
         typer.echo(line)
-    chosen: Method = "auto" if method == "auto" else "temperature"
+    chosen = cast(Method, method)  # checked above
     made = fit_calibration(found.rows, method=chosen, level=level, source=source or labels.name)
     for entry in made.entries:
         typer.echo(_line(entry))
@@ -85,6 +87,7 @@ def _line(entry: Entry) -> str:
         return f"{head}; {entry.note}"
     parts = [f"temperature {entry.temperature:.3g}"]
     parts += [f"isotonic with {len(entry.isotonic)} knots"] if entry.isotonic else []
+    parts += [entry.note] if entry.note else []
     if entry.nll_before is not None and entry.nll_after is not None:
         parts.append(f"NLL on its own labels {entry.nll_before:.3f} -> {entry.nll_after:.3f}")
     width = "too few labels for an interval" if entry.residual is None else f"interval +-{entry.residual:.2f}"

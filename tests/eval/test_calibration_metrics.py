@@ -85,6 +85,15 @@ def test_intervals_draw_whole_groups() -> None:
     assert (b.high or 0) - (b.low or 0) > (a.high or 0) - (a.low or 0)
 
 
+def test_the_interval_of_the_calibration_error_holds_its_estimate() -> None:
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.45, 0.55, size=150)
+    y = (rng.uniform(size=150) < 0.5).astype(float)
+    found = calibration_metrics(items(*zip(p.tolist(), y.tolist(), strict=True)), draws=300).ece
+    assert found.low is not None and found.high is not None and found.value is not None
+    assert 0 <= found.low < found.value < found.high
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([0.0, 1.0])), min_size=1, max_size=30))
 def test_order_does_not_matter_and_the_error_lies_between_bias_and_one(
     pairs: list[tuple[float, float]],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from axiomrm.data.splits import split_by_group
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.errors import ConfigError, DataError
@@ -174,6 +175,30 @@ def test_an_overconfident_judge_is_brought_back() -> None:
     after = fitted.apply(yes(0.9), BINARY)
     assert isinstance(after, Scored) and after.value == pytest.approx(0.7, abs=0.06)
     assert fit_calibration(overconfident(600), method="temperature").entries[0].isotonic == ()
+
+
+def test_isotonic_stays_out_where_it_would_fit_noise_and_comes_in_where_it_helps() -> None:
+    rng = np.random.default_rng(3)
+    noise = [
+        Labelled(yes(float(rng.uniform(0.6, 0.9))), BINARY, str(rng.choice(["Y", "N"])), "r", f"g{i}")
+        for i in range(300)
+    ]
+    (left,) = fit_calibration(noise).entries
+    assert left.isotonic == () and "isotonic left out: NLL in cross-validation" in left.note
+    assert fit_calibration(noise, method="isotonic").entries[0].isotonic
+    # says .6 to .9 and means 0 to 1: no temperature moves the point where yes and no are even
+    shifted = []
+    for i in range(300):
+        p = float(rng.uniform(0.6, 0.9))
+        gold = "Y" if rng.random() < (p - 0.6) / 0.3 else "N"
+        shifted.append(Labelled(yes(p), BINARY, gold, "r", f"g{i}"))
+    (kept,) = fit_calibration(shifted).entries
+    assert kept.isotonic and kept.note == ""
+
+
+def test_a_split_of_the_callers_own_leaves_labels_for_the_residuals() -> None:
+    half = split_by_group(overconfident(900), {"fit": 0.5, "test": 0.5}, seed=0, key=lambda r: r.group)["fit"]
+    assert fit_calibration(half, seed=0).entries[0].residual is not None
 
 
 def test_below_two_hundred_labels_there_is_none_and_it_says_so() -> None:
