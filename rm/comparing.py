@@ -59,7 +59,8 @@ class Comparing(ABC):
             active = self._bound(a, rubric)
             request = PairRequest(a, b, rubric_question(active), active.guidelines)
             return compare_pairs([request], self.verdicts)[0]
-        return compared(*self._pointwise([a, b], rubric), tie_band)
+        left, right = self._pointwise([a, b], rubric)
+        return compared(left, right, tie_band)
 
     @overload
     def rank(

@@ -117,7 +117,7 @@ def test_labels_meet_their_verdicts_by_turn_and_by_name(tmp_path: Path, rubric: 
         row("b", CannotAssess()),
         row("c", yes(0.9, "programmatic")),
     ]
-    labels = [
+    labels: list[dict[str, Any]] = [
         {"id": "a", "criterion": "th.kind", "label": "1", "turn": 0, "group": "g"},
         {"id": "a", "criterion": "th.done", "label": "Y"},
         {"id": "b", "criterion": "th.done", "label": "N"},

@@ -52,11 +52,13 @@ def test_both_orders_agree_on_a_winner_or_it_is_a_tie() -> None:
     assert (agreed.winner, agreed.consistent) == ("a", True)
     assert agreed.p_a == pytest.approx(0.85)
     (conflict,) = compare_pairs([PAIR], replies(scored("A"), scored("A")))
-    assert (conflict.winner, conflict.consistent, conflict.p_a) == ("tie", False, pytest.approx(0.5))
+    assert (conflict.winner, conflict.consistent) == ("tie", False)
+    assert conflict.p_a == pytest.approx(0.5)
     (half,) = compare_pairs([PAIR], replies(scored("A"), scored("T")))
     assert (half.winner, half.consistent) == ("tie", False)
     (tie,) = compare_pairs([PAIR], replies(scored("T"), scored("T")))
-    assert (tie.winner, tie.consistent, tie.p_a) == ("tie", True, pytest.approx(0.5))
+    assert (tie.winner, tie.consistent) == ("tie", True)
+    assert tie.p_a == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
