@@ -26,23 +26,24 @@ class Budget(NamedTuple):
     def halved(self) -> "Budget":
         """Half of everything, for another try after the memory ran out."""
         row = None if self.branch_tokens is None else max(1, self.branch_tokens // 2)
-        whole = (self.batch_tokens, self.mask_cells, self.decode_rows, self.cache_bytes)
-        return Budget(*(max(1, limit // 2) for limit in whole), row)
+        tokens, cells = max(1, self.batch_tokens // 2), max(1, self.mask_cells // 2)
+        return Budget(tokens, cells, max(1, self.decode_rows // 2), max(1, self.cache_bytes // 2), row)
 
-    def row_tokens(self, balance: float, families: int, device: str) -> int:
+    def row_tokens(self, balance: float, families: int, copied: float, device: str) -> int:
         """Tokens of branches a row.
 
         Branches in one row are masked from one another and the masked pairs are computed all the same: S
-        branch tokens in rows of G cost about ``S G / balance`` for those pairs and ``(S / G) c`` for the
-        forward passes, where c is the cost of one, shared by the families of a batch. Cheapest at
+        branch tokens in rows of G cost about ``S G / balance`` for those pairs and ``(S / G) c`` for what
+        every row costs: its part of a forward pass, and a copy of its trunk's keys and values. Cheapest at
         ``G = sqrt(c balance)``.
 
         Args:
             balance: work of the layers on one token over work of attention on one pair.
             families: trunks in the batch.
+            copied: copying a trunk's keys and values, in tokens of layer work.
             device: torch device type.
         """
         if self.branch_tokens is not None:
             return self.branch_tokens
-        call = CALL_TOKENS.get(device, OTHER_CALL_TOKENS) / max(1, families)
-        return max(1, min(math.ceil(math.sqrt(call * balance)), self.batch_tokens))
+        row = CALL_TOKENS.get(device, OTHER_CALL_TOKENS) / max(1, families) + copied
+        return max(1, min(math.ceil(math.sqrt(row * balance)), self.batch_tokens))

@@ -37,7 +37,7 @@ def decode(
         step = forward.next(step, token, len(written) - 1)
     ids = torch.stack(written, dim=-1).tolist()
     return {
-        leaf.index: _ended(ids[b][n], end_ids)
+        leaf.prompt: _ended(ids[b][n], end_ids)
         for b, row in enumerate(step.leaves)
         for n, leaf in enumerate(row)
         if leaf is not None
@@ -64,7 +64,7 @@ def _draws(step: Step, count: int, seeds: dict[int, RowSeed]) -> np.ndarray:
     for b, row in enumerate(step.leaves):
         for n, leaf in enumerate(row):
             if leaf is not None:
-                draws[b, n] = _uniforms(seeds[leaf.index], count)
+                draws[b, n] = _uniforms(seeds[leaf.prompt], count)
     return draws
 
 

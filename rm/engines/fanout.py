@@ -6,7 +6,7 @@ from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.base import failure_of
 from axiomrm.rm.engines.budget import Budget
 from axiomrm.rm.engines.forward import Forward, Step, Trunks
-from axiomrm.rm.engines.model_facts import cache_bytes, out_of_memory, work_balance
+from axiomrm.rm.engines.model_facts import cache_bytes, copying_work, out_of_memory, work_balance
 from axiomrm.rm.engines.packing import Family, Ids, Row, buckets, families, rows_of
 
 Work = Callable[[Step], None]
@@ -22,6 +22,7 @@ class Fanout:
         """``share``: False feeds every prompt alone, in padded batches."""
         self.forward, self.budget, self.share = forward, budget, share
         self._balance, self._column = work_balance(forward.model), cache_bytes(forward.model)
+        self._copying = copying_work(forward.model)
 
     def run(
         self, sequences: Sequence[Ids], work: Work, fail: Callable[[int, Failed], None], *, new: int = 0
@@ -71,7 +72,8 @@ class Fanout:
         shared, alone = [f for f in found if f.trunk], [f for f in found if not f.trunk]
         for batch in self._trunk_batches(shared, budget):
             trunks = self.forward.trunks([family.trunk for family in batch])
-            limit = budget.row_tokens(self._balance, len(batch), self.forward.device.type)
+            copied = self._copying * trunks.length
+            limit = budget.row_tokens(self._balance, len(batch), copied, self.forward.device.type)
             most = budget.decode_rows if new else budget.batch_tokens
             limit = max(limit, WRITING_WIDTH * trunks.length) if new else limit
             rows = [

@@ -80,16 +80,18 @@ class Step:
     @property
     def indices(self) -> set[int]:
         """Prompts of the call that it holds."""
-        return {leaf.index for row in self.leaves for leaf in row if leaf}
+        return {leaf.prompt for row in self.leaves for leaf in row if leaf}
 
     def last_logits(self) -> Iterator[tuple[int, Tensor]]:
         """Each prompt's index with its ``(vocabulary,)``."""
         for b, row in enumerate(self.leaves):
-            yield from ((leaf.index, self.logits[b, n]) for n, leaf in enumerate(row) if leaf)
+            yield from ((leaf.prompt, self.logits[b, n]) for n, leaf in enumerate(row) if leaf)
 
     def renamed(self, indices: Sequence[int]) -> "Step":
         """The same with prompt i called ``indices[i]``."""
-        leaves = [[leaf and leaf._replace(index=indices[leaf.index]) for leaf in row] for row in self.leaves]
+        leaves = [
+            [leaf and leaf._replace(prompt=indices[leaf.prompt]) for leaf in row] for row in self.leaves
+        ]
         return replace(self, leaves=leaves)
 
 

@@ -11,6 +11,8 @@ from huggingface_hub import snapshot_download
 PAIR_OVERHEAD = 3
 """Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds
 (measured on the CPU with a 1 M model)."""
+COPIED_BYTE = 57
+"""Multiply-adds in the time in which a byte of keys and values gets into another row (measured likewise)."""
 HASHED_WHOLE = 1 << 30
 """Bytes up to which every weight enters the hash."""
 HASHED_BLOCK = 1 << 24
@@ -76,11 +78,20 @@ def plain_attention(model: Any) -> bool:
     return kinds == {"full_attention"} and not window
 
 
+def layer_work(model: Any) -> int:
+    """Multiply-adds of the layers on one token."""
+    return sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name)
+
+
 def work_balance(model: Any) -> float:
     """Work of the layers on one token over that of attention on one pair, by multiply-adds."""
     config = model.config.get_text_config()
-    body = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embed" not in name)
-    return float(body / (2 * config.hidden_size * config.num_hidden_layers * PAIR_OVERHEAD))
+    return float(layer_work(model) / (2 * config.hidden_size * config.num_hidden_layers * PAIR_OVERHEAD))
+
+
+def copying_work(model: Any) -> float:
+    """Copying the keys and values of one token into another row, in tokens of layer work."""
+    return COPIED_BYTE * cache_bytes(model) / max(1, layer_work(model))
 
 
 def cache_bytes(model: Any) -> int:

@@ -49,7 +49,7 @@ def fast_bf16(device: str) -> bool:
     """Whether the device multiplies bf16 faster than fp32; devices other than CPU and CUDA count as not."""
     kind = torch.device(device).type
     if kind == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return kind == "cpu" and bool({"avx512_bf16", "amx_bf16", "bf16"} & cpu_flags())
 
 

@@ -28,8 +28,8 @@ class Family(NamedTuple):
 class Leaf(NamedTuple):
     """The last token of a prompt."""
 
-    index: int
-    """Of the prompt in the call."""
+    prompt: int
+    """Its index in the call."""
     token: int
     base: int
     """Trunk tokens that the prompt begins with."""
@@ -146,7 +146,8 @@ def rows_of(
         leaves: prompts of a row.
     """
     rows: list[Row] = []
-    before, left = (), -1
+    before: Ids = ()
+    left = -1
     for index in family.members:
         sequence = sequences[index]
         base = shared_length(family.trunk, sequence[:-1])

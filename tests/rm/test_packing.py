@@ -20,8 +20,8 @@ def read_back(sequences: list[Ids], *, share: bool, limit: int, min_shared: floa
             for j, leaf in enumerate(row.leaves, len(row.ids)):
                 visible = sorted(np.flatnonzero(mask[j]), key=lambda k: places[k])
                 assert [places[k] for k in visible] == list(range(len(visible)))
-                assert leaf.index not in seen
-                seen[leaf.index] = [held[k] for k in visible]
+                assert leaf.prompt not in seen
+                seen[leaf.prompt] = [held[k] for k in visible]
     return seen
 
 
@@ -67,12 +67,12 @@ def test_a_row_closes_at_its_limit_counting_what_will_be_written() -> None:
     assert [row.size for row in rows_of(prompts, family, number=0, limit=999, leaves=4)] == [40] * 3
 
 
-def test_the_cheapest_row_balances_masked_pairs_and_forward_passes() -> None:
+def test_the_cheapest_row_balances_masked_pairs_against_passes_and_copies() -> None:
     budget = Budget()
-    # sqrt(64 tokens a pass / 4 families * balance 900)
-    assert budget.row_tokens(900.0, 4, "cpu") == 120
-    assert budget.row_tokens(1e9, 1, "cpu") == budget.batch_tokens
-    assert Budget(branch_tokens=7).row_tokens(900.0, 4, "cpu") == 7
+    # sqrt((64 tokens a pass / 4 families + 20 of copying) * balance 900)
+    assert budget.row_tokens(900.0, 4, 20.0, "cpu") == 180
+    assert budget.row_tokens(1e9, 1, 0.0, "cpu") == budget.batch_tokens
+    assert Budget(branch_tokens=7).row_tokens(900.0, 4, 20.0, "cpu") == 7
     assert Budget(branch_tokens=7).halved().branch_tokens == 3
 
 
