@@ -52,7 +52,8 @@ StageName = Annotated[
 AlgorithmName = Annotated[
     str | None,
     typer.Option(
-        "--algorithm", help=f"Train with this one alone, without the config's other arms: {', '.join(PRESETS)}."
+        "--algorithm",
+        help=f"Train with this one alone, without the config's other arms: {', '.join(PRESETS)}.",
     ),
 ]
 
