@@ -1,8 +1,9 @@
 """Calibration: what the judge's probabilities are worth, fitted on labels given by people.
 
 For each (scale, mode, read-out): a temperature on the log-probabilities of the labels, fitted by NLL; for
-binary scales, where it helps, isotonic regression on the expected value; and the level-quantile of split-conformal residuals
-``|value - gold|`` on groups that the fit never saw, which gives ``Scored.interval``. Below 200 labels: none.
+binary scales, where it helps, isotonic regression on the expected value; and the level-quantile of
+split-conformal residuals ``|value - gold|`` on groups that the fit never saw, which gives
+``Scored.interval``. Below 200 labels: none.
 
 It maps verdicts to verdicts, after cache and engine, so a changed calibrator costs no model call. Several
 critiques are pooled first and calibrated then (as arXiv:2007.08792 finds best), which is why ``spread`` stays
