@@ -11,6 +11,9 @@ Sides, all on the same model and precision:
     autorubric  autorubric 1.6.1 as client of a vLLM server (critiques only; its own prompt, its own parsing)
     http        RewardModel.connect on that server
 
+autorubric needs an environment of its own:
+    python3.11 -m venv .cache/autorubric-venv && .cache/autorubric-venv/bin/pip install autorubric==1.6.1
+
 Every conversation is one measurement and is written to the result file when it is done; a second run goes on
 there. Only valid verdicts count (scored or cannot-assess; autorubric: no error). Costs are processor seconds
 of all processes involved, which on one pinned core are the wall time of an idle machine and hold on a busy
@@ -126,6 +129,7 @@ class Sides:
         settings = [self._served(), str(self.args.budget), str(TEMPERATURE)]
         command = [self.args.autorubric_python, script, *settings]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        environment["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would ask the network for prices
         client = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )

@@ -21,15 +21,8 @@ def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[tu
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "vllm.entrypoints.cli.main",
-        "serve",
-        model,
-        "--served-model-name",
-        "judge",
-    ]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command += ["--served-model-name", "judge"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", dtype]
     command += ["--enforce-eager", "--max-model-len", str(max_model_len)]
     threads = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
