@@ -7,6 +7,7 @@ it made it up because the call or the parsing failed.
 
 import asyncio
 import json
+import os
 import sys
 from collections import Counter
 from typing import Any
@@ -22,6 +23,8 @@ def kind(report: Any) -> str:
 
 
 def main() -> None:
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # LiteLLM prints advice to standard output when a call fails
     url, budget, temperature = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     model = LLMConfig(
         model="openai/judge",
@@ -40,7 +43,7 @@ def main() -> None:
         result = asyncio.run(rubric.grade(to_grade=asked["text"], grader=grader))
         kinds = Counter(kind(report) for report in result.report)
         found = {"asked": len(asked["asks"]), "valid": kinds["valid"], "kinds": dict(kinds)}
-        print(json.dumps(found), flush=True)
+        print(json.dumps(found), file=results, flush=True)
 
 
 if __name__ == "__main__":
