@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,13 +169,10 @@ seeds = st.integers(0, 2**48)
 
 
 def prop(test: Callable[[int], None]) -> Callable[..., None]:
-    """The property on 2,000 random examples, and on 20,000 in the slow run."""
+    """The property on 2,000 random examples."""
+    run = settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
-    quick = settings(max_examples=2000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    slow = settings(quick, max_examples=20_000)
-
-    @pytest.mark.parametrize("run", [quick, pytest.param(slow, marks=pytest.mark.slow)], ids=["2k", "20k"])
-    def run_property(run: settings) -> None:
+    def run_property() -> None:
         run(given(seeds)(test))()
 
     run_property.__name__ = test.__name__
