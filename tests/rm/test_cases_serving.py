@@ -48,7 +48,7 @@ def outcome(row: Generation | Failed) -> str:
 
 def scripted(reply: dict[str, Any], http: Any) -> Callable[[Any], Any]:
     if "hang_s" in reply:
-        return lambda _: time.sleep(min(reply["hang_s"], 4)) or (200, {}, {})  # type: ignore[func-returns-value]
+        return lambda _: time.sleep(min(reply["hang_s"], 8)) or (200, {}, {})  # type: ignore[func-returns-value]
     if reply["status"] == 200:
         choice = {"message": {"content": reply["text"]}, "finish_reason": "stop"}
         return lambda _: (200, {}, {"choices": [choice]})
@@ -63,9 +63,9 @@ def test_what_cannot_heal_is_asked_once_and_what_can_again(
     given, expect = case["input"], case["expect"]
     server.answers = [scripted(reply, http) for reply in given["replies"]]
     engine = OpenAIEngine(server.url, "m", HttpLimits(given.get("deadline_s", 20.0), first_wait_s=0.02))
-    started = time.monotonic()  # the server hangs for 4 s, so a busy machine has a second to spare
+    started = time.monotonic()  # the server hangs for 8 s; a busy machine may take twice the case's time
     (row,) = engine.generate([prompt()], Sampling())
-    assert time.monotonic() - started < expect.get("within_s", 20)
+    assert time.monotonic() - started < 2 * expect.get("within_s", 20)
     assert outcome(row) == expect["outcome"]
     assert getattr(row, "kind", None) == expect.get("failure_kind")
     assert len(server.requests) == expect.get("calls", len(server.requests))

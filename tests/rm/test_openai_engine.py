@@ -146,8 +146,8 @@ def test_each_fault_has_its_kind_within_the_deadline(
 ) -> None:
     server.answers = [fault(http)]
     started = time.monotonic()
-    assert kinds(engine(server, deadline=2.0, attempts=4).generate([prompt()], GREEDY)) == [kind]
-    assert time.monotonic() - started < 2.0
+    assert kinds(engine(server, deadline=6.0, attempts=4).generate([prompt()], GREEDY)) == [kind]
+    assert time.monotonic() - started < 6.0
     assert len(server.requests) == sends
 
 
@@ -165,11 +165,11 @@ def test_an_answer_without_a_verdict_is_no_engine_fault(
 
 
 def test_a_hanging_or_dripping_server_is_a_timeout(http: Any, server: Any) -> None:
-    for slow in (http.after(1.5, http.status(200, {})), _dripping):
+    for slow in (http.after(5, http.status(200, {})), _dripping):
         server.answers = [slow]
         started = time.monotonic()
         assert kinds(engine(server, deadline=0.3).generate([prompt()], GREEDY)) == ["timeout"]
-        assert time.monotonic() - started < 0.9
+        assert time.monotonic() - started < 4
 
 
 def _dripping(_: Any) -> Reply:
@@ -178,11 +178,11 @@ def _dripping(_: Any) -> Reply:
 
 
 def test_nobody_listening_is_unreachable_and_soon_no_longer_asked() -> None:
-    judge = OpenAIEngine("http://127.0.0.1:9/v1", "m", HttpLimits(deadline_s=0.3, first_wait_s=0.02))
+    judge = OpenAIEngine("http://127.0.0.1:9/v1", "m", HttpLimits(deadline_s=3, first_wait_s=0.1))
     started = time.monotonic()
     assert kinds(judge.generate([prompt()] * 200, GREEDY)) == ["unreachable"] * 200
-    # 200 / 8 in flight * 0.3 s would be 7.5 s without the breaker.
-    assert time.monotonic() - started < 3
+    # 200 / 8 in flight * 3 s would be 75 s without the breaker.
+    assert time.monotonic() - started < 25
     assert judge.usage["requests"] < 100
 
 
@@ -335,7 +335,7 @@ def test_neither_key_nor_prompt_is_told_to_anyone(
         plain.answers = [echo, http.status(500, echo({"messages": [{"content": SECRET_WORDS}]})[2])]
         plain.answers += [http.status(http.CUT), http.status(200, SECRET_WORDS.encode()), echo]
         server.answers = [echo]
-        judges = [engine(plain), OpenAIEngine(url, "m", HttpLimits(deadline_s=1))]
+        judges = [engine(plain), OpenAIEngine(url, "m", HttpLimits(deadline_s=5))]
         found = [row for judge in judges for row in judge.generate([prompt()] * 3, GREEDY)]
     assert all(isinstance(row, Failed) for row in found)
     basic = server.headers[0]["Authorization"]
@@ -368,7 +368,7 @@ def test_ctrl_c_drops_the_requests_and_the_engine_goes_on(http: Any, server: Any
     def interrupt(_: Any) -> Reply:
         if len(server.requests) == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(2)
+        time.sleep(5)
         return 500, {}, b""
 
     server.answers = [interrupt]
@@ -376,7 +376,7 @@ def test_ctrl_c_drops_the_requests_and_the_engine_goes_on(http: Any, server: Any
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         judge.generate([prompt()] * 50, GREEDY)
-    assert time.monotonic() - started < 1.9
+    assert time.monotonic() - started < 4.5
     assert len(server.requests) == 2  # the queued ones are never sent
     server.answers = [http.verdict("Y", Y=0.9, N=0.1)]
     assert kinds(judge.generate([prompt()], GREEDY)) == ["ok"]
@@ -386,7 +386,7 @@ def test_ctrl_c_drops_the_requests_and_the_engine_goes_on(http: Any, server: Any
 def test_closing_from_another_thread_leaves_cancelled_rows(http: Any, server: Any) -> None:
     def closing(_: Any) -> Reply:
         threading.Thread(target=judge.close).start()
-        time.sleep(2)
+        time.sleep(5)
         return 500, {}, b""
 
     server.answers = [http.verdict("Y", Y=0.9, N=0.1), closing]
