@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from axiomrm.policy_opt.correction import StepRatios
+from axiomrm.policy_opt.correction import StepRatios, step_ratios
 from axiomrm.policy_opt.losses import Aggregation
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord
@@ -125,10 +126,21 @@ class Rescoring(Protocol):
 
 
 class OnPolicy:
-    """State of an algorithm that keeps one batch for one iteration."""
+    """An algorithm that keeps one batch for one iteration and passes over it a few times."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: int, minibatches: int, aggregation: Aggregation) -> None:
+        self._passes, self._minibatches, self._aggregation = passes, minibatches, aggregation
         self._steps: list[DrawnStep] = []
+        self._constant = 1.0
+        """Of the ``constant`` aggregation; ``ingest`` may set it."""
+
+    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
+        """Passes over the fresh batch, reshuffled each time; all but the first count as reuse."""
+        for number in range(self._passes):
+            for chunk in split_by_trajectory(self._steps, self._minibatches, rng):
+                for item in chunk:
+                    item.step.uses += 1
+                yield Minibatch(chunk, number > 0, self._aggregation, self._constant)
 
     def finish(self, version: int) -> dict[str, float]:
         """Drop the batch."""
@@ -147,21 +159,11 @@ class OnPolicy:
         return 0
 
 
-def passes_over(
-    steps: Sequence[DrawnStep],
-    rng: np.random.Generator,
-    *,
-    passes: int,
-    minibatches: int,
-    aggregation: Aggregation,
-    constant: float = 1.0,
-) -> Iterator[Minibatch]:
-    """``passes`` passes over one batch, reshuffled each time; all but the first count as reuse."""
-    for number in range(passes):
-        for chunk in split_by_trajectory(steps, minibatches, rng):
-            for item in chunk:
-                item.step.uses += 1
-            yield Minibatch(chunk, number > 0, aggregation, constant)
+def unmasked(loss_N: Tensor, logp_N: Tensor, batch: TokenBatch) -> LossParts:
+    """The parts of a loss that drops no step and carries no importance weight of its own."""
+    ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
+    ones_S = torch.ones_like(batch.advantage_S)
+    return LossParts(loss_N, ones_S.bool(), ones_S, ratios)
 
 
 def split_by_trajectory(

@@ -9,15 +9,13 @@ keeps its best whatever it is; (2) ties are broken by the judge's mean, then by 
 duplicates count once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
+from axiomrm.policy_opt.algorithm import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import BestOfKConfig
-from axiomrm.policy_opt.correction import step_ratios
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
 from axiomrm.policy_opt.step_returns import judge_mean, scorable
@@ -54,7 +52,7 @@ class BestOfK(OnPolicy):
     needs_reference = False
 
     def __init__(self, config: BestOfKConfig) -> None:
-        super().__init__()
+        super().__init__(config.passes, config.minibatches, "token")
         self.config = config
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
@@ -65,18 +63,6 @@ class BestOfK(OnPolicy):
         self._steps = [DrawnStep(record, step, 1.0) for record in best for step in record.steps]
         return {"best_of_k/kept": float(len(best))}
 
-    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """``passes`` supervised passes."""
-        return passes_over(
-            self._steps,
-            rng,
-            passes=self.config.passes,
-            minibatches=self.config.minibatches,
-            aggregation="token",
-        )
-
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Cross-entropy."""
-        ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
-        keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
-        return LossParts(-logp_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
+        return unmasked(-logp_N, logp_N, batch)

@@ -9,16 +9,14 @@ importance-weighted reverse-KL term, the same for every arm, not a k3 loss; (3) 
 or alone with one in its group, is not drawn (TRL keeps it with advantage 0).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
+from axiomrm.policy_opt.algorithm import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import GRPOConfig
-from axiomrm.policy_opt.correction import step_ratios
 from axiomrm.policy_opt.losses import clipped_surrogate
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
@@ -51,9 +49,8 @@ class GRPO(OnPolicy):
     needs_reference = True
 
     def __init__(self, config: GRPOConfig) -> None:
-        super().__init__()
+        super().__init__(config.passes, config.minibatches, config.aggregation)
         self.config = config
-        self._tokens = 1.0
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Advantages of this batch; nothing outlives the iteration."""
@@ -63,22 +60,11 @@ class GRPO(OnPolicy):
         returns = [episode_return(record, self.config.reward) for record in records]
         values = grpo_advantages(returns, [record.group_id for record in records], scale=self.config.scale)
         self._steps = drawn_with(records, values)
-        self._tokens = mean_action_tokens(records)
+        self._constant = mean_action_tokens(records)
         return {
             "advantage/missing_share": float(np.isnan(values).mean()) if len(values) else float("nan"),
             "advantage/zero_share": float((values == 0.0).mean()) if len(values) else float("nan"),
         }
-
-    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """``passes`` passes over the fresh batch."""
-        return passes_over(
-            self._steps,
-            rng,
-            passes=self.config.passes,
-            minibatches=self.config.minibatches,
-            aggregation=self.config.aggregation,
-            constant=self._tokens,
-        )
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Clipped surrogate a token."""
@@ -99,7 +85,6 @@ def drawn_with(
 
 def token_surrogate(logp_N: Tensor, batch: TokenBatch, clip_low: float, clip_high: float) -> LossParts:
     """PPO's clipped ratio loss of each token with its step's advantage."""
-    ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
     loss_N = clipped_surrogate(
         logp_N,
         batch.behaviour_N,
@@ -107,5 +92,4 @@ def token_surrogate(logp_N: Tensor, batch: TokenBatch, clip_low: float, clip_hig
         clip_low=clip_low,
         clip_high=clip_high,
     )
-    keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
-    return LossParts(loss_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
+    return unmasked(loss_N, logp_N, batch)

@@ -10,16 +10,16 @@ a trajectory into segments, each segment is a sequence; (3) a trajectory without
 in its group, is not drawn (TRL keeps it with advantage 0).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from axiomrm.policy_opt.advantages import group_advantages
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
+from axiomrm.policy_opt.algorithm import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import RLOOConfig
-from axiomrm.policy_opt.correction import LOG_RATIO_LIMIT, step_ratios
+from axiomrm.policy_opt.correction import LOG_RATIO_LIMIT
 from axiomrm.policy_opt.grpo import drawn_with
 from axiomrm.policy_opt.packing import TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
@@ -63,7 +63,7 @@ class RLOO(OnPolicy):
     needs_reference = True
 
     def __init__(self, config: RLOOConfig) -> None:
-        super().__init__()
+        super().__init__(config.passes, config.minibatches, "constant")
         self.config = config
         self.uses_kl = config.kl_place == "loss"
 
@@ -84,19 +84,8 @@ class RLOO(OnPolicy):
         value = episode_return(record, self.config.reward)
         return value if self.uses_kl else value - self.config.kl_coefficient * kl_of_sequence(record)
 
-    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """``passes`` passes over the fresh batch."""
-        return passes_over(
-            self._steps,
-            rng,
-            passes=self.config.passes,
-            minibatches=self.config.minibatches,
-            aggregation="constant",
-        )
-
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Clipped surrogate a sequence."""
-        ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
         loss_N = sequence_surrogate(
             logp_N,
             batch.behaviour_N,
@@ -104,5 +93,4 @@ class RLOO(OnPolicy):
             batch.row_N,
             clip=self.config.clip,
         )
-        keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
-        return LossParts(loss_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
+        return unmasked(loss_N, logp_N, batch)
