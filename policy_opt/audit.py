@@ -19,6 +19,7 @@ from axiomrm.policy_opt.advantages import group_discrimination, spearman
 from axiomrm.policy_opt.association import correlation, known_mean, partial_correlation
 from axiomrm.policy_opt.audit_tools import lying_tools
 from axiomrm.policy_opt.audit_verdict import Audit, Interval, ItemAudit, Look, graded
+from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.observe import variance_shares
 from axiomrm.policy_opt.reward import TurnScores
 from axiomrm.policy_opt.spot_checks import mean_reward, outcome_of, pick
@@ -80,7 +81,7 @@ def audit(
         turns=sum(len(row.reasons) for row in rows),
         groups=len({row.group for row in rows}),
         pooled=pooled,
-        success=_none(known_mean([float(r.outcome >= 0.5) for r in rows if not math.isnan(r.outcome)])),
+        success=_none(known_mean([float(r.outcome >= SOLVED) for r in rows if not math.isnan(r.outcome)])),
         disc=disc,
         items=_items(rows, pooled, seed),
         correlations=_correlations(rows),
@@ -177,7 +178,7 @@ def _correlations(rows: Sequence[Scored]) -> dict[str, float | None]:
         ]
         for row in rows
     ]
-    rewards = [row.trajectory.turn_rewards or () for row in rows]
+    rewards = [_rewards(row) for row in rows]
     flat = [
         (r, w, o)
         for rs, ws, o in zip(rewards, words, outcome, strict=True)
@@ -193,11 +194,15 @@ def _correlations(rows: Sequence[Scored]) -> dict[str, float | None]:
     return {name: _none(value) for name, value in found.items()}
 
 
+def _rewards(row: Scored) -> tuple[float, ...]:
+    return tuple(row.trajectory.turn_rewards or (math.nan,) * len(row.trajectory.turns))
+
+
 def _missing(rows: Sequence[Scored]) -> dict[str, object]:
     asked = [
         (reward, reason or "not told")
         for row in rows
-        for reward, reason in zip(row.trajectory.turn_rewards or (), row.reasons, strict=False)
+        for reward, reason in zip(_rewards(row), row.reasons, strict=True)
         if not (reason or "").startswith("not_asked")
     ]
     missing = Counter(reason for reward, reason in asked if math.isnan(reward))
@@ -224,7 +229,7 @@ def _habits(trajectories: Sequence[Trajectory]) -> dict[str, float | None]:
 def _failures_among_best(rows: Sequence[Scored]) -> float | None:
     known = sorted((r for r in rows if not math.isnan(r.score + r.outcome)), key=lambda r: -r.score)
     best = known[: max(1, len(known) // 10)]
-    return sum(r.outcome < 0.5 for r in best) / len(best) if best else None
+    return sum(r.outcome < SOLVED for r in best) / len(best) if best else None
 
 
 def _none(value: float) -> float | None:

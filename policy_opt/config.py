@@ -204,3 +204,19 @@ class PolicyConfig(Config):
                 "set at least 2"
             )
         return self
+
+    @model_validator(mode="after")
+    def _terms_exist(self) -> "PolicyConfig":
+        algorithm = self.algorithm
+        penalised = isinstance(algorithm, RLOOConfig | PPOConfig) and algorithm.kl_place == "reward"
+        if penalised and not self.kl.enabled and getattr(algorithm, "kl_coefficient", 0) > 0:
+            raise ValueError(
+                f"kl.enabled=false: {algorithm.kind} has kl_place 'reward' and no reference to measure "
+                "KL to; enable kl, or set algorithm.kl_coefficient: 0"
+            )
+        if self.on_hack == "guard" and isinstance(algorithm, ProcessReplayConfig) and algorithm.alpha == 0:
+            raise ValueError(
+                "on_hack='guard': without turn rewards and with alpha=0 nothing is left to train on; "
+                "set alpha > 0, or on_hack 'warn' or 'stop'"
+            )
+        return self

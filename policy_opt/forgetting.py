@@ -1,6 +1,7 @@
 """Consent withdrawn: a subject's trajectories leave a policy run's checkpoint.
 
-Covers: the replay buffer with transcripts, stored successes, success rates of the tasks they came from.
+Covers: the replay buffer with transcripts, stored successes, success rates of the tasks they came from, the
+scale of the subject's personal reward.
 
 Does not cover: weights that were trained on them; sums over many trajectories (running baselines and scales,
 leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks and reports, which hold
@@ -10,6 +11,7 @@ transcripts; a trainer that is running, which writes its own state again: stop i
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt import checkpoint
@@ -32,8 +34,9 @@ def forget_subject(folder: Path, subject: str) -> int:
     algorithm = build_algorithm(PolicyConfig.model_validate(state["config"]).algorithm)
     algorithm.load_state_dict(state["algorithm"])
     gone = algorithm.forget(subject)
-    if gone:
-        state["algorithm"] = algorithm.state_dict()
+    judge = _without(state.get("judge"), subject)
+    if gone or judge != state.get("judge"):
+        state["algorithm"], state["judge"] = algorithm.state_dict(), judge
         partial = path / "state.json.partial"
         with partial.open("w", encoding="utf-8") as file:
             json.dump(state, file)
@@ -41,3 +44,10 @@ def forget_subject(folder: Path, subject: str) -> int:
             os.fsync(file.fileno())
         partial.replace(path / "state.json")
     return gone
+
+
+def _without(state: Any, subject: str) -> Any:
+    """A judge's state without what is keyed by the subject; a composite holds its parts' states by name."""
+    if not isinstance(state, dict):
+        return state
+    return {key: _without(value, subject) for key, value in state.items() if key != subject}

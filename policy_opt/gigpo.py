@@ -8,16 +8,15 @@ with its state has step term 0. Both are ``(x - mean) / F`` with ``F = std + 1e-
 
 Deviations, numbered: (1) std is Bessel-corrected with TRL's 1e-4, as in our GRPO; (2) the episode term
 counts each trajectory once, not once a step; (3) KL is the trainer's term, the same for every arm; (4) a
-turn without a state key has step term 0; (5) with a missing turn reward, returns that need it are in no
-group and their step term is left out.
+turn without a state key has step term 0; (5) a step with a missing term is not drawn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
+from axiomrm.policy_opt.algorithm import LossParts, OnPolicy
 from axiomrm.policy_opt.config import GiGPOConfig
 from axiomrm.policy_opt.grpo import grpo_advantages, token_surrogate
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
@@ -55,9 +54,8 @@ class GiGPO(OnPolicy):
     needs_reference = True
 
     def __init__(self, config: GiGPOConfig) -> None:
-        super().__init__()
+        super().__init__(config.passes, config.minibatches, config.aggregation)
         self.config = config
-        self._tokens = 1.0
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Both terms of this batch; nothing outlives the iteration."""
@@ -69,10 +67,10 @@ class GiGPO(OnPolicy):
         step = self._step_terms(records)
         self._steps = []
         for (record, item), own in zip(pairs, step, strict=True):
-            value = episode[record.traj_id] + (0.0 if np.isnan(own) else self.config.omega * own)
+            value = episode[record.traj_id] + self.config.omega * own
             if not np.isnan(value):
                 self._steps.append(DrawnStep(record, item, value))
-        self._tokens = mean_action_tokens(records)
+        self._constant = mean_action_tokens(records)
         known = [own for own in step if not np.isnan(own)]
         return {
             "advantage/missing_share": 1.0 - len(self._steps) / len(pairs) if pairs else float("nan"),
@@ -90,17 +88,6 @@ class GiGPO(OnPolicy):
         ]
         states = [_state(record, step) for record in records for step in record.steps]
         return step_advantages(returns, states, scale=self.config.scale)
-
-    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """``passes`` passes over the fresh batch."""
-        return passes_over(
-            self._steps,
-            rng,
-            passes=self.config.passes,
-            minibatches=self.config.minibatches,
-            aggregation=self.config.aggregation,
-            constant=self._tokens,
-        )
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Clipped surrogate a token."""

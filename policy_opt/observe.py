@@ -36,7 +36,7 @@ def observe(episodes: Sequence[Episode], metrics: Mapping[str, float] | None = N
     judge = [known_mean([s.r_local for s in e.record.steps]) for e in episodes]
     outcome = [e.record.outcome for e in episodes]
     turns = [float(len(e.record.steps)) for e in episodes]
-    reasons = [step.missing or "" for step in steps]
+    asked = [reason for step in steps if not (reason := step.missing or "").startswith("not_asked")]
     row = {
         "judge": known_mean(judge),
         "judge_error": _error(judge),
@@ -45,8 +45,8 @@ def observe(episodes: Sequence[Episode], metrics: Mapping[str, float] | None = N
         "canned": canned_share(trajectories),
         "length_correlation": correlation([s.r_local for s in steps], [float(s.n_tokens) for s in steps]),
         "turns_correlation": partial_correlation(judge, turns, outcome),
-        "abstained": _share([r.startswith("cannot_assess") for r in reasons]),
-        "failed": _share([r.startswith("failed") for r in reasons]),
+        "abstained": _share([r.startswith("cannot_assess") for r in asked]),
+        "failed": _share([r.startswith("failed") for r in asked]),
         "coverage": known_mean([s.coverage for s in steps]),
         "group_std": group_spread(episodes),
         "repetition": known_mean([repeated_grams(t) for t in trajectories]),
@@ -92,4 +92,4 @@ def _error(values: Sequence[float]) -> float:
 
 
 def _share(flags: Sequence[bool]) -> float:
-    return sum(flags) / max(len(flags), 1)
+    return sum(flags) / len(flags) if flags else NAN

@@ -12,7 +12,7 @@ vocabulary, which are never held; (2) mu is the sampler's log-probs, never recom
 without a return is not drawn; (5) an episode cut by a limit ends there, its tail is not bootstrapped.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, OnPolicy, passes_over
+from axiomrm.policy_opt.algorithm import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import PPOConfig
-from axiomrm.policy_opt.correction import step_ratios
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens
 from axiomrm.policy_opt.step_returns import episode_return, scorable
@@ -71,7 +70,7 @@ class PPO(OnPolicy):
     needs_reference = True
 
     def __init__(self, config: PPOConfig) -> None:
-        super().__init__()
+        super().__init__(config.passes, config.minibatches, "token")
         self.config = config
         self.critic = ValueHead(1)
         """Of no use until ``open_critic`` knows the model's width."""
@@ -142,16 +141,6 @@ class PPO(OnPolicy):
             else float("nan"),
         }
 
-    def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """``passes`` passes over the fresh batch."""
-        return passes_over(
-            self._steps,
-            rng,
-            passes=self.config.passes,
-            minibatches=self.config.minibatches,
-            aggregation="token",
-        )
-
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
         """Clipped objective and value loss a token; the value loss alone while only the head learns."""
         if batch.value_N is None:
@@ -166,10 +155,8 @@ class PPO(OnPolicy):
             clip=self.config.clip,
             value_coefficient=self.config.value_coefficient,
         )
-        ratios = step_ratios(logp_N, batch.behaviour_N, batch.step_N, len(batch.steps))
-        keep_S = torch.ones_like(batch.advantage_S, dtype=torch.bool)
         loss_N = value_N if self.critic.detached else policy_N + value_N
-        return LossParts(loss_N, keep_S, torch.ones_like(batch.advantage_S), ratios)
+        return unmasked(loss_N, logp_N, batch)
 
     def finish(self, version: int) -> dict[str, float]:
         """Drop the batch."""
@@ -182,7 +169,12 @@ class PPO(OnPolicy):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
-        self.critic.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
+        tensors = {name: torch.tensor(value) for name, value in state.items()}
+        if (
+            tensors["linear.weight"].shape != self.critic.linear.weight.shape
+        ):  # a checkpoint read without a model
+            self.critic = ValueHead(tensors["linear.weight"].shape[1])
+        self.critic.load_state_dict(tensors)
 
 
 def by_step(records: Sequence[TrajectoryRecord], rows: Sequence[FloatArray]) -> dict[StepKey, FloatArray]:

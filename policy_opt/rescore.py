@@ -58,5 +58,6 @@ def reattach(
     for record in records:
         for step in record.steps:
             old = before[id(step)]
-            if old is not None and step.returns is not None and not math.isnan(record.outcome):
+            verified = not record.mixed and not math.isnan(record.outcome)
+            if old is not None and step.returns is not None and verified:
                 step.returns = StepReturns(step.returns.local, old.outcome, old.zero_variance)

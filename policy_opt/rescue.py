@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.records import TrajectoryRecord, from_json, to_json
 from axiomrm.policy_opt.step_returns import scorable
-
-SUCCESS = 1.0 - 1e-9
 
 
 def failed_tasks(fresh: Sequence[TrajectoryRecord]) -> list[str]:
@@ -25,7 +24,7 @@ def failed_tasks(fresh: Sequence[TrajectoryRecord]) -> list[str]:
     for record in fresh:
         if scorable(record) and not np.isnan(record.outcome):
             groups.setdefault(record.group_id, []).append(record)
-    return [rows[0].task_id for rows in groups.values() if all(r.outcome < SUCCESS for r in rows)]
+    return [rows[0].task_id for rows in groups.values() if all(r.outcome < SOLVED for r in rows)]
 
 
 class SuccessStore:
@@ -39,7 +38,7 @@ class SuccessStore:
     def add(self, fresh: Sequence[TrajectoryRecord]) -> None:
         """Keep a copy of what succeeded."""
         for record in fresh:
-            if scorable(record) and record.outcome >= SUCCESS:
+            if scorable(record) and record.outcome >= SOLVED:
                 self.records.pop(record.task_id, None)
                 # A copy: uses and weights of the buffer's own record must not be shared.
                 steps = [replace(step) for step in record.steps]

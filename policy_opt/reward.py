@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from axiomrm.data.trajectory import Trajectory
@@ -72,7 +73,9 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
                 f"{len(answer.reasons)} reasons for {len(record.steps)} turns"
             )
         record.judge_reward, record.mixed = answer.trajectory, answer.mixed
+        details = zip_longest(answer.coverage, answer.parts)
         for step, reward, reason in zip(record.steps, answer.turns, answer.reasons, strict=True):
+            coverage, parts = next(details, (None, None))
             if math.isinf(reward):
                 raise DataError(
                     f"turn judge, trajectory {record.traj_id!r}, turn {step.turn}: reward {reward!r}"
@@ -81,10 +84,8 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
                 continue
             step.r_local, step.missing = reward, reason if math.isnan(reward) else None
             step.judge_revision, step.rubric_hash = answer.judge_revision, answer.rubric_hash
-        for step, coverage in zip(record.steps, answer.coverage, strict=False):
-            step.coverage = coverage
-        for step, parts in zip(record.steps, answer.parts, strict=False):
-            step.r_parts = parts
+            step.coverage = step.coverage if coverage is None else coverage
+            step.r_parts = step.r_parts if parts is None else parts
 
 
 def rewarded_trajectory(episode: Episode) -> Trajectory:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from axiomrm.data.trajectory import Trajectory, finite_json
 from axiomrm.data.writing import atomic_file, json_line, to_record
 from axiomrm.policy_opt.association import known_mean
+from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.reward import Episode, rewarded_trajectory
 
 KEPT = 3
@@ -36,8 +37,8 @@ def pick(trajectories: Sequence[Trajectory], *, kept: int = KEPT) -> list[SpotCh
     """
     scored = [(t, mean) for t in trajectories if not math.isnan(mean := mean_reward(t))]
     ranked = sorted(scored, key=lambda x: -x[1])
-    failed = [x for x in ranked if outcome_of(x[0]) < 0.5]
-    solved = [x for x in reversed(ranked) if outcome_of(x[0]) >= 0.5]
+    failed = [x for x in ranked if outcome_of(x[0]) < SOLVED]
+    solved = [x for x in reversed(ranked) if outcome_of(x[0]) >= SOLVED]
     lists = {
         "failed, but rewarded most": failed,
         "solved, but rewarded least": solved,

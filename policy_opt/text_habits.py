@@ -22,9 +22,9 @@ def said(turn: Turn) -> str:
 
 
 def canned_share(trajectories: Sequence[Trajectory]) -> float:
-    """Share of all turns that the most frequent action takes; 0 without turns."""
+    """Share of all turns that the most frequent action takes; NaN without turns."""
     counts = Counter(said(turn) for trajectory in trajectories for turn in trajectory.turns)
-    return max(counts.values(), default=0) / max(sum(counts.values()), 1)
+    return max(counts.values()) / counts.total() if counts else float("nan")
 
 
 def repeated_grams(trajectory: Trajectory) -> float:

@@ -100,11 +100,10 @@ class PolicyTrainer:
         groups: list[dict[str, Any]] = [{"params": [p for p in self.model.parameters() if p.requires_grad]}]
         if isinstance(self.algorithm, ActorCritic):
             self.algorithm.open_critic(hidden_size(self.model))
+            self.algorithm.critic.to(next(self.model.parameters()).device)
             head = list(self.algorithm.critic.parameters())
             groups.append({"params": head, "lr": self.algorithm.critic_learning_rate})
         return groups
-
-    # --- the loop -------------------------------------------------------------------------------------------
 
     def run(self) -> list[Metrics]:
         """Run (the rest of) the iterations; returns one metrics row an iteration, earlier ones included."""
@@ -126,6 +125,7 @@ class PolicyTrainer:
             last = self.iteration == self.config.iterations or self.watch.must_stop
             if last or self.iteration % self.config.checkpoint_every == 0:
                 self._save()
+        self.watch.stop_if_gamed(self.iteration)
         return rows
 
     def _iterate(self) -> tuple[Metrics, list[Episode]]:
@@ -234,8 +234,6 @@ class PolicyTrainer:
             or stats.ess_frac < STOP_REUSE_ESS
             or (enough and stats.grad_norm > STOP_REUSE_GRAD * float(np.median(self.grad_norms)))
         )
-
-    # --- persistence ----------------------------------------------------------------------------------------
 
     @property
     def _metrics_path(self) -> Path:

@@ -39,7 +39,15 @@ class Watch:
         """Take in an iteration; returns ``monitor/<alarm>`` = 1 for each alarm.
 
         A divergence writes the rollouts to read to ``alarms.jsonl``.
+
+        Raises:
+            ConfigError: ``guard`` with a reward that holds the judge in the outcome too.
         """
+        if self.on_hack == "guard" and any(episode.record.mixed for episode in episodes):
+            raise ConfigError(
+                "on_hack 'guard': the reward source mixes the outcome with what is judged, so dropping turn "
+                "rewards would leave the judge in; use a source of turn rewards alone, or 'warn' or 'stop'"
+            )
         alarms = self.monitors.update(episodes, metrics)
         for alarm in alarms:
             log.warning("iteration %d: %s: %s", iteration, alarm.name, alarm.message)

@@ -155,13 +155,23 @@ class PolicyStageConfig(Config):
         if not isinstance(values, dict) or "turn_reward" not in values:
             return values
         rest = {key: value for key, value in values.items() if key != "turn_reward"}
-        reward = RubricJudgeReward() if values["turn_reward"] == "judge" else VerifierReward()
-        return {"reward": reward.model_dump(), **rest}
+        rewards: dict[Any, RubricJudgeReward | VerifierReward] = {
+            "judge": RubricJudgeReward(),
+            "none": VerifierReward(),
+        }
+        if values["turn_reward"] not in rewards or "reward" in rest:
+            raise ValueError(
+                f"turn_reward: {values['turn_reward']!r}; it is 'judge' or 'none' and stands without reward, "
+                "which replaces it"
+            )
+        return {"reward": rewards[values["turn_reward"]].model_dump(), **rest}
 
     @model_validator(mode="after")
     def _names_are_free(self) -> "PolicyStageConfig":
         if "train" in self.arms:
             raise ValueError("an arm is named 'train', which is the main arm's name; choose another")
+        if isinstance(self.heldout, VerifierReward):
+            raise ValueError("heldout: kind 'verifier' asks no criteria; name criteria, or leave it out")
         return self
 
 

@@ -47,7 +47,6 @@ def test_one_stored_success_joins_the_failed_group_outside_its_baseline() -> Non
     # running statistic of the outcome: 0.5, then 0.95 * 0.5 + 0.05 * 0
     assert saved.advantage == 1.0 - 0.475
     assert saved.record.steps[0].uses == 1 and one.buffer.records[0].steps[0].uses == 0
-    assert not any(item.rescued for item in drawn(one, 1)) or metrics["replay/rescued"] == 1.0
 
 
 def test_rescue_is_off_unless_asked_for() -> None:

@@ -123,7 +123,8 @@ def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: 
     if not curve.has(0):
         measure(0)
     heldout = source(ctx.config.policy.heldout, judge_for)
-    tracker = open_tracker(ctx.config.policy.tracker, folder, f"{ctx.config.name}-{name}")
+    shown = settings.model_dump(mode="json")
+    tracker = open_tracker(ctx.config.policy.tracker, folder, f"{ctx.config.name}-{name}", shown)
     trainer = PolicyTrainer(
         model,
         chat,
@@ -136,19 +137,25 @@ def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: 
         heldout=HeldOutCriteria(heldout, settings.monitors.heldout_share, ctx.seed) if heldout else None,
         tracker=tracker,
     )
-    rows = trainer.run()
-    if tracker is not None:
-        tracker.close()
+    try:
+        rows = trainer.run()
+    finally:
+        if tracker is not None:
+            tracker.close()
     save_model(model, tokenizer, folder / "policy")
-    summary = {
-        "curve": curve.points,
-        "rollouts": settings.iterations * settings.tasks_per_iteration * settings.group_size,
-        "seconds": sum(r["time/rollout_s"] + r["time/judge_s"] + r["time/update_s"] for r in rows),
-        "last": {k: v for k, v in rows[-1].items()},
-    }
+    summary = _summary(settings, curve, rows)
     with atomic_file(finished) as handle:
         json.dump(summary, handle)
     return summary
+
+
+def _summary(settings: PolicyConfig, curve: "_Curve", rows: Sequence[dict[str, float]]) -> dict[str, Any]:
+    return {
+        "curve": curve.points,
+        "rollouts": settings.iterations * settings.tasks_per_iteration * settings.group_size,
+        "seconds": sum(r["time/rollout_s"] + r["time/judge_s"] + r["time/update_s"] for r in rows),
+        "last": dict(rows[-1]),
+    }
 
 
 class _Curve:
