@@ -120,14 +120,9 @@ def make_rows(
     made = RowSet()
     seen: set[tuple[int, ...]] = set()
     for index, example in enumerate(examples):
-        labels = sets.get(example.criterion_id) or _labels(example.labels)
-        if example.label not in labels.tokens:
-            place = f"example {index} ({example.criterion_id!r})"
-            raise DataError(f"{place}: label {example.label!r} is none of {labels.tokens}")
+        labels = _checked_labels(example, index, sets)
         try:
-            row = replace(
-                _row(example, prompter, labels, index in direct, seed, guidelines), label_weight=label_weight
-            )
+            row = _row(example, prompter, labels, index in direct, seed, guidelines)
         except ConfigError as error:
             made.dropped.append(Dropped(index, "bad_input", str(error)))
             continue
@@ -138,8 +133,16 @@ def make_rows(
             made.dropped.append(Dropped(index, "identical", "an earlier row has the same ids"))
         else:
             seen.add(row.input_ids)
-            made.rows.append(row)
+            made.rows.append(replace(row, label_weight=label_weight))
     return made
+
+
+def _checked_labels(example: JudgeExample, index: int, sets: Mapping[str, LabelSet]) -> LabelSet:
+    labels = sets.get(example.criterion_id) or _labels(example.labels)
+    if example.label not in labels.tokens:
+        place = f"example {index} ({example.criterion_id!r})"
+        raise DataError(f"{place}: label {example.label!r} is none of {labels.tokens}")
+    return labels
 
 
 def usable_pair(chosen: Sequence[int], rejected: Sequence[int], max_tokens: int) -> DropReason | None:

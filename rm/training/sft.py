@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,15 +122,34 @@ def run_sft(
     if not batches:
         raise ConfigError("no rows to train on: every example was dropped, see the counts")
     folder = Path(folder)
-    pad_id = pad_id_of(tokenizer)
     steps = planned_steps(batches, config)
+    trainer = _trainer(model, tokenizer, batches, _arguments(folder, config, steps), config, packed)
+    resume = last_checkpoint(folder)
+    start = time.monotonic()
+    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+    seconds = time.monotonic() - start
+    mean = sum(map(padded_tokens, batches)) / len(batches)
+    resumed = int(resume.name.rpartition("-")[2]) if resume else 0
+    history = _history(trainer.state.log_history)
+    return SftResult(steps, round(steps * config.accumulate * mean), seconds, resumed, history)
+
+
+def _trainer(
+    model: Any,
+    tokenizer: Any,
+    batches: Sequence[Sequence[TreeRow]],
+    arguments: SFTConfig,
+    config: StageConfig,
+    packed: bool,
+) -> JudgeTrainer:
+    pad_id = pad_id_of(tokenizer)
     optimizer = make_optimizer(
         model, config.optimizer, learning_rate=config.learning_rate, weight_decay=config.weight_decay
     )
     trainer = JudgeTrainer(
         model=model,
         optimizers=(optimizer, None),
-        args=_arguments(folder, config, steps),
+        args=arguments,
         train_dataset=Dataset.from_dict({"batch": list(range(len(batches)))}),
         data_collator=lambda items: collate(batches[items[0]["batch"]], pad_id, packed=packed),
         processing_class=tokenizer,
@@ -138,22 +157,12 @@ def run_sft(
     )
     trainer.model_accepts_loss_kwargs = True
     trainer.remove_callback(PrinterCallback)  # losses are returned; what is printed is the CLI's matter
-    resume = last_checkpoint(folder)
-    start = time.monotonic()
-    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-    seconds = time.monotonic() - start
-    mean = sum(map(padded_tokens, batches)) / len(batches)
-    history = [
-        {
-            key: float(value)
-            for key, value in row.items()
-            if key in ("loss", "learning_rate", "grad_norm", "step")
-        }
-        for row in trainer.state.log_history
-        if "loss" in row
-    ]
-    resumed = int(resume.name.rpartition("-")[2]) if resume else 0
-    return SftResult(steps, round(steps * config.accumulate * mean), seconds, resumed, history)
+    return trainer
+
+
+def _history(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    kept = ("loss", "learning_rate", "grad_norm", "step")
+    return [{key: float(row[key]) for key in kept if key in row} for row in log if "loss" in row]
 
 
 def _arguments(folder: Path, config: StageConfig, steps: int) -> SFTConfig:

@@ -110,19 +110,28 @@ def train_stage(
     if (out / "result.json").exists():
         return _read_result(out)
     result = _train(net, tokenizer, train, dev, out, config, evaluate)
-    stages = (*(card.stages if card else ()), config.stage)
-    earlier = dict(card.details) if card else {}
     entry = plan | {"result": _record(result), "versions": _versions()} | dict(details or {})
+    _write_card(out, prompter, config, card, entry, base)
+    _publish(out, result)
+    return result
+
+
+def _write_card(
+    out: Path,
+    prompter: JudgePrompter,
+    config: StageConfig,
+    before: JudgeCard | None,
+    entry: Mapping[str, Any],
+    base: str,
+) -> None:
     write_judge_card(
         out / "final.tmp",
         prompter,
         min_mass=config.min_mass,
-        base=card.base if card else base or str(plan["base_weights"]),
-        stages=stages,
-        details=finite_json(earlier | {config.stage: entry}),
+        base=before.base if before else base or str(entry["base_weights"]),
+        stages=(*(before.stages if before else ()), config.stage),
+        details=finite_json((dict(before.details) if before else {}) | {config.stage: entry}),
     )
-    _publish(out, result)
-    return result
 
 
 def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any, JudgeCard | None]:
