@@ -1,12 +1,14 @@
 """What a loaded model's configuration says: length, end tokens, kind of attention, costs, identity."""
 
 import hashlib
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
+
+from axiomrm.errors import ConfigError
 
 PAIR_OVERHEAD = 3
 """Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds
@@ -16,6 +18,8 @@ COPIED_BYTE = 57
 HASHED_WHOLE = 1 << 30
 """Bytes up to which every weight enters the hash."""
 HASHED_BLOCK = 1 << 24
+SAMPLED_EVERY, SAMPLED = 1 << 20, 1 << 16
+"""Of larger files: so many bytes of every so many, and of the end."""
 WEIGHTS = ("*.safetensors", "*.bin")
 
 
@@ -33,24 +37,41 @@ def weights_hash(model: Any) -> str:
 
 
 def files_hash(folder_or_id: str) -> str:
-    """BLAKE2 over the weight files of a model folder, or of a hub id's local copy; "" where there are none.
+    """BLAKE2 over the weight files of a model folder, or of a hub id's local copy.
 
-    Of files above ``HASHED_WHOLE`` bytes together, the first and the last 16 MiB of each enter it.
+    Of files above ``HASHED_WHOLE`` bytes together, ``SAMPLED`` bytes of every ``SAMPLED_EVERY`` enter it, and
+    the last ``SAMPLED``: training moves every layer and is seen, a few edited bytes may not be.
+
+    Raises:
+        ConfigError: there are no weight files, so nothing would tell this judge from another.
     """
     folder = Path(folder_or_id)
     if not folder.is_dir():
         folder = Path(snapshot_download(folder_or_id, local_files_only=True, allow_patterns=list(WEIGHTS)))
     files = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
+    if not files:
+        raise ConfigError(f"model {folder_or_id!r}: no weights ({', '.join(WEIGHTS)}) to know the judge by")
     whole = sum(path.stat().st_size for path in files) <= HASHED_WHOLE
     digest = hashlib.blake2b(digest_size=20)
     for path in files:
         digest.update(f"{path.name} {path.stat().st_size} ".encode())
-        with path.open("rb") as handle:
-            while block := handle.read(HASHED_BLOCK):
-                digest.update(block)
-                if not whole and handle.tell() == HASHED_BLOCK < path.stat().st_size - HASHED_BLOCK:
-                    handle.seek(-HASHED_BLOCK, os.SEEK_END)
-    return digest.hexdigest() if files else ""
+        for block in _blocks(path) if whole else _sampled(path):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as handle:
+        while block := handle.read(HASHED_BLOCK):
+            yield block
+
+
+def _sampled(path: Path) -> Iterator[bytes]:
+    size = path.stat().st_size
+    with path.open("rb") as handle:
+        for start in (*range(0, size, SAMPLED_EVERY), max(0, size - SAMPLED)):
+            handle.seek(start)
+            yield handle.read(SAMPLED)
 
 
 def end_ids_of(model: Any, tokenizer: Any) -> set[int]:
