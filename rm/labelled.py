@@ -24,6 +24,10 @@ from axiomrm.rm.judgement import ScoreRow
 from axiomrm.rm.labels import NOT_ASSESSABLE, LabelSet
 from axiomrm.rubrics import Rubric
 
+MODES = ("direct", "critique")
+UNTOLD = "the person could not assess it"
+NO_MODEL = "not judged by a model"
+
 
 class Place(NamedTuple):
     """What one label or verdict is about."""
@@ -56,6 +60,14 @@ class Join(NamedTuple):
     """Labels without a use, by reason."""
 
 
+class GateJoin(NamedTuple):
+    """Labels with their verdicts in both modes."""
+
+    pairs: list[GatePair]
+    left_out: Counter[str]
+    """Labels without a use, by reason."""
+
+
 def read_labels(path: Path) -> dict[Place, Label]:
     """The labels of a file.
 
@@ -82,9 +94,10 @@ def read_verdicts(path: Path) -> dict[Place, Found]:
     """Every verdict of a file of ``axiomrm score``.
 
     Raises:
-        DataError: there is no such file, or a line that is no scored row.
+        DataError: there is no such file, a line that is no scored row, or one place judged twice.
     """
     found: dict[Place, Found] = {}
+    lines: dict[Place, int] = {}
     for line, record in _records(path):
         try:
             row = ScoreRow.model_validate(record)
@@ -94,7 +107,12 @@ def read_verdicts(path: Path) -> dict[Place, Found]:
             ) from error
         for turn, criterion, verdict in row.judgement.all_verdicts():
             place = Place(row.id, row.side, turn, criterion)
-            found[place] = Found(verdict, row.judgement.judge_revision)
+            if place in found:
+                raise DataError(
+                    f"{path}:{line}: {criterion!r} of {row.id!r} is judged twice, first in line "
+                    f"{lines[place]}; a label of it would meet either: give the recordings ids of their own"
+                )
+            found[place], lines[place] = Found(verdict, row.judgement.judge_revision), line
     return found
 
 
@@ -118,13 +136,13 @@ def join(
         token = _token(place, label.label, sets)
         found = verdicts.get(place)
         if token == NOT_ASSESSABLE:
-            left_out["the person could not assess it"] += 1
+            left_out[UNTOLD] += 1
         elif found is None:
             left_out["no verdict in the scored rows"] += 1
         elif not isinstance(found.verdict, Scored):
             left_out[f"the judge gave no value ({found.verdict.status})"] += 1
-        elif found.verdict.mode not in ("direct", "critique"):
-            left_out["not judged by a model"] += 1
+        elif found.verdict.mode not in MODES:
+            left_out[NO_MODEL] += 1
         else:
             labelled = Labelled(
                 found.verdict, sets[place.criterion], token, found.judge_revision, label.group
@@ -138,25 +156,35 @@ def gate_pairs(
     direct: Mapping[Place, Found],
     critique: Mapping[Place, Found],
     sets: Mapping[str, LabelSet],
-) -> list[GatePair]:
-    """The labelled items that both files hold; items that the person could not assess are left out.
+) -> GateJoin:
+    """The labelled items that both files hold; a failure stays in, what cannot be used is counted.
 
     Raises:
         DataError: as ``join``; or the files were not scored in direct and in critique mode.
     """
-    pairs = []
+    pairs: list[GatePair] = []
+    left_out: Counter[str] = Counter()
     for place, label in labels.items():
         token = _token(place, label.label, sets)
-        if token == NOT_ASSESSABLE or place not in direct or place not in critique:
-            continue
-        one, two = direct[place].verdict, critique[place].verdict
-        for verdict, mode in ((one, "direct"), (two, "critique")):
-            if isinstance(verdict, Scored) and verdict.mode != mode:
-                raise DataError(
-                    f"{place.id!r}, {place.criterion!r}: a {verdict.mode} verdict, {mode} expected"
-                )
-        pairs.append(GatePair(one, two, sets[place.criterion].names[token]))
-    return pairs
+        found = [(mode, rows.get(place)) for mode, rows in zip(MODES, (direct, critique), strict=True)]
+        absent = [mode for mode, row in found if row is None]
+        verdicts = [(mode, row.verdict) for mode, row in found if row is not None]
+        if token == NOT_ASSESSABLE:
+            left_out[UNTOLD] += 1
+        elif absent:
+            left_out[f"no verdict in the {' and the '.join(absent)} rows"] += 1
+        elif all(isinstance(v, Scored) and v.mode not in MODES for _, v in verdicts):
+            left_out[NO_MODEL] += 1
+        else:
+            _check_modes(place, verdicts)
+            pairs.append(GatePair(verdicts[0][1], verdicts[1][1], sets[place.criterion].names[token]))
+    return GateJoin(pairs, left_out)
+
+
+def _check_modes(place: Place, verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    for mode, verdict in verdicts:
+        if isinstance(verdict, Scored) and verdict.mode != mode:
+            raise DataError(f"{place.id!r}, {place.criterion!r}: a {verdict.mode} verdict, {mode} expected")
 
 
 def _token(place: Place, label: str, sets: Mapping[str, LabelSet]) -> str:

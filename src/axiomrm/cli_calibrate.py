@@ -67,8 +67,10 @@ def gate(
 ) -> None:
     """Pick the cheapest gate that agrees with people almost as often as critiques everywhere."""
     sets = label_sets(Rubric.load(rubric))
-    pairs = gate_pairs(read_labels(labels), read_verdicts(direct), read_verdicts(critique), sets)
-    found = choose_gate(pairs, max_loss=max_loss / 100)
+    joined = gate_pairs(read_labels(labels), read_verdicts(direct), read_verdicts(critique), sets)
+    for line in described(joined.left_out):
+        typer.echo(line)
+    found = choose_gate(joined.pairs, max_loss=max_loss / 100)
     typer.echo(f"{found.n} labelled items with both verdicts\n  gate  critiques  agreement")
     step = max(1, len(found.points) // SHOWN)
     for point in sorted({*found.points[::step], found.chosen, found.always}):

@@ -107,6 +107,42 @@ def test_gate_names_the_cheapest(tmp_path: Path, rubric: str, capsys: pytest.Cap
         gate_pairs(read_labels(Path(labels)), verdicts, verdicts, label_sets(Rubric.load(rubric)))
 
 
+def test_gate_says_which_labels_it_left_out(
+    tmp_path: Path, rubric: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    direct = [row(name, yes(0.6)) for name in ("both", "only-direct", "lost")]
+    critique = [row(name, yes(0.7, "critique")) for name in ("both", "only-critique", "lost")]
+    for rows in (direct, critique):
+        rows.append(row("code", yes(1.0, "programmatic")))
+    named = ["both", "only-direct", "only-critique", "lost", "code", "nowhere"]
+    golds = [{"id": name, "criterion": "th.done", "label": "X" if name == "lost" else "Y"} for name in named]
+    files = [write(tmp_path / f"{n}.jsonl", rows) for n, rows in (("d", direct), ("c", critique))]
+    labels = write(tmp_path / "l.jsonl", golds)
+    arguments = ["calibrate", "gate", *map(str, files), "--labels", str(labels), "-r", rubric]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "1 labelled items" in said
+    for count, reason in (
+        (1, "the person could not assess it"),
+        (1, "no verdict in the direct rows"),
+        (1, "no verdict in the critique rows"),
+        (1, "no verdict in the direct and the critique rows"),
+        (1, "not judged by a model"),
+    ):
+        assert f"{count} labels left out: {reason}\n" in said
+    found = gate_pairs(read_labels(labels), *map(read_verdicts, files), label_sets(Rubric.load(rubric)))
+    assert len(found.pairs) + found.left_out.total() == len(named)
+
+
+def test_a_place_that_two_rows_judge_is_an_error_that_names_both(tmp_path: Path) -> None:
+    rows = [row("a", yes(0.9)), row("b", yes(0.9)), row("a", yes(0.1))]
+    path = write(tmp_path / "s.jsonl", rows)
+    with pytest.raises(DataError, match=r"s\.jsonl:3: 'th\.done' of 'a' is judged twice, first in line 1"):
+        read_verdicts(path)
+    pair = [{**row("a", yes(p)), "side": side} for side, p in (("a", 0.9), ("b", 0.1))]
+    assert len(read_verdicts(write(path, pair))) == 2
+
+
 def test_labels_meet_their_verdicts_by_turn_and_by_name(tmp_path: Path, rubric: str) -> None:
     sets = label_sets(Rubric.load(rubric))
     assert sets["ax.calm"].names == {"Y": "Y", "1": "minor", "2": "major", "X": "X"}
