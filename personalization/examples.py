@@ -37,26 +37,29 @@ def personal_examples(
 ) -> list[JudgeExample]:
     """Rows for the questions of these users, as many of Y as of N for each question, in random order.
 
+    All questions take their rows from the recordings in one random order, so that few recordings get many
+    questions: questions about one recording share a single reading of it in training.
+
     Args:
         recordings: of the train split.
         users: training users.
-        rng: draws rows.
+        rng: draws the order.
         rubric: with the personal templates.
         label_of: the right answers.
         per_label: most rows of one label of one question.
         na_share: most rows labelled X, in units of the rows labelled Y.
     """
     asked = _questions(recordings, users, rubric)
+    shuffled = rng.sample(recordings, len(recordings))
     out: list[JudgeExample] = []
     for ask in sorted(asked):
         rows: dict[str, list[JudgeExample]] = {"Y": [], "N": [], "X": []}
-        for trajectory in recordings:
+        for trajectory in shuffled:
             found = label_of(trajectory, ask)
             if found is not None:
                 rows[found.label].append(_example(trajectory, asked[ask], ask, found))
         count = min(per_label, len(rows["Y"]), len(rows["N"]))
-        out += rng.sample(rows["Y"], count) + rng.sample(rows["N"], count)
-        out += rng.sample(rows["X"], min(len(rows["X"]), int(count * na_share)))
+        out += rows["Y"][:count] + rows["N"][:count] + rows["X"][: int(count * na_share)]
     rng.shuffle(out)
     return out
 

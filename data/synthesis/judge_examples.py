@@ -146,3 +146,10 @@ def dense(
                 mine[example.label] += 1
                 kept.append(example)
     return kept
+
+
+def whole_dialogues(examples: Sequence[JudgeExample], count: int, rng: random.Random) -> list[JudgeExample]:
+    """At most ``count`` examples: all of one random dialogue, then all of another; they share one reading."""
+    groups = list(by_trajectory(examples).values())
+    rng.shuffle(groups)
+    return [example for group in groups for example in group][:count]

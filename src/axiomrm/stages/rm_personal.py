@@ -3,6 +3,7 @@
 import random
 
 from axiomrm.data.synthesis.examples import JudgeExample
+from axiomrm.data.synthesis.judge_examples import whole_dialogues
 from axiomrm.personalization.examples import personal_examples
 from axiomrm.personalization.simulate import draw_users
 from axiomrm.policy_opt.envs.service_desk.style import style_label
@@ -24,8 +25,8 @@ def examples(ctx: StageContext, per_label: int) -> list[JudgeExample]:
     found = personal_examples(
         recordings, users, rng, rubric=Rubric.load(RUBRIC), label_of=style_label, per_label=per_label
     )
-    replay = rm_rubric.examples(ctx, "train")
-    found += rng.sample(replay, min(len(replay), int(settings.replay_share * len(found))))
+    replay = whole_dialogues(rm_rubric.examples(ctx, "train"), int(settings.replay_share * len(found)), rng)
+    found += replay
     rng.shuffle(found)
     return found
 
