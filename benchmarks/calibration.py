@@ -138,6 +138,12 @@ def accuracy(rows: list[Labelled], calibration: Calibration | None) -> dict[str,
     return wilson(right, len(rows)).model_dump(mode="json")
 
 
+def mean_mass(verdicts: list[Scored]) -> float | None:
+    """Mean probability on the labels, of the verdicts that have one; ``None``: none has."""
+    known = [v.captured_mass for v in verdicts if v.captured_mass is not None]
+    return sum(known) / len(known) if known else None
+
+
 def measured(rows: list[Labelled], failed: int) -> dict[str, Any]:
     """Everything about one set: fitted on one half of the groups, measured on the other."""
     sides = split_by_group(rows, {"fit": 0.5, "test": 0.5}, seed=0, key=lambda r: r.group)
@@ -147,7 +153,7 @@ def measured(rows: list[Labelled], failed: int) -> dict[str, Any]:
         "fit": {"n": len(fit), "groups": len({r.group for r in fit})},
         "test": {"n": len(test), "groups": len({r.group for r in test})},
         "gold_on_test": dict(Counter(r.gold for r in test)),
-        "captured_mass": sum(r.verdict.captured_mass or 0 for r in rows) / len(rows),
+        "captured_mass": mean_mass([r.verdict for r in rows]),
         "before": calibration_metrics(items(test, None)).model_dump(mode="json"),
         "label_agreement_before": accuracy(test, None),
     }

@@ -18,7 +18,8 @@ Every conversation is one measurement and is written to the result file when it 
 there. Only valid verdicts count (scored or cannot-assess; autorubric: no error). Costs are processor seconds
 of all processes involved, which on one pinned core are the wall time of an idle machine and hold on a busy
 one; wall time is kept beside them. Ratios: cost a valid verdict of a side over that of ours on the
-conversations that both judged, 95 % bootstrap over conversations.
+conversations that both judged, 95 % bootstrap over conversations; one without a valid verdict on either side is
+left out of the ratio and counted. A server that ends stops the run: its rows would be no measurement.
 """
 
 import argparse
@@ -33,19 +34,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.data.writing import atomic_file
-from axiomrm.eval.bootstrap import bootstrap
 from axiomrm.rm import Criterion, RewardModel, VerdictRequest
 from axiomrm.rm.engines.loading import load_engine
 
 sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH keeps it out
+from throughput_compare import compared, keep
 from throughput_material import CriterionFirst, as_text, conversation, criteria
-from throughput_server import cpu_seconds, served
+from throughput_server import Server, cpu_seconds, served
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("ours", "first", "vllm", "autorubric", "http")
@@ -94,8 +94,7 @@ class Sides:
 
     def __init__(self, args: argparse.Namespace, stack: ExitStack) -> None:
         self.args, self.stack = args, stack
-        self.servers: list[int] = []
-        self._url = ""
+        self._server: Server | None = None
         self._engine: Any = None
 
     def start(self, name: str) -> Side:
@@ -117,12 +116,16 @@ class Sides:
             judge = RewardModel(judge.engine, CriterionFirst(self._engine.tokenizer), judge.asking)
         return judged_by(judge, self.args.budget)
 
+    def check(self) -> None:
+        """Raise ``SystemExit`` where a server that was started has ended: what it left is no measurement."""
+        if self._server is not None:
+            self._server.check()
+
     def _served(self) -> str:
-        if not self._url:
+        if self._server is None:
             log = self.args.out.with_suffix(".server.log")
-            self._url, pid = self.stack.enter_context(served(self.args.model, self.args.dtype, log, 4096))
-            self.servers.append(pid)
-        return self._url
+            self._server = self.stack.enter_context(served(self.args.model, self.args.dtype, log, 4096))
+        return self._server.url
 
     def _autorubric(self) -> Side:
         script = str(Path(__file__).with_name("throughput_autorubric.py"))
@@ -174,11 +177,13 @@ def measured(args: argparse.Namespace, rows: list[Judged], save: Callable[[], No
                 dialogue = conversation(tokenizer_of(args.model), number, args.tokens)
                 cpu, wall = _spent(), time.perf_counter()
                 found = started[name](dialogue, criteria(count), mode)
+                sides.check()
                 found["cpu_s"] = round(_spent() - cpu, 2)
                 found["wall_s"] = round(time.perf_counter() - wall, 2)
-                rows.append({"side": name, "mode": mode, "criteria": count, "conversation": number, **found})
+                row = {"side": name, "mode": mode, "criteria": count, "conversation": number, **found}
+                print(json.dumps(row), flush=True)
+                keep(row, rows)
                 save()
-                print(json.dumps(rows[-1]), flush=True)
 
 
 def _spent() -> float:
@@ -196,47 +201,6 @@ def tokenizer_of(model: str) -> Any:
     return _TOKENIZERS[model]
 
 
-def compared(rows: list[Judged]) -> list[Judged]:
-    """For each mode and number of criteria, every side against each of ours."""
-    tables: list[Judged] = []
-    for mode, count in sorted({(r["mode"], r["criteria"]) for r in rows}):
-        here = {}
-        for row in rows:
-            if (row["mode"], row["criteria"]) == (mode, count):
-                here.setdefault(row["side"], {})[row["conversation"]] = row
-        for ours in ("ours", "vllm"):
-            for other in SIDES:
-                if other != ours and ours in here and other in here:
-                    tables.append({"mode": mode, "criteria": count, **_against(ours, other, here)})
-    return tables
-
-
-def _against(ours: str, other: str, here: dict[str, dict[int, Judged]]) -> Judged:
-    both = sorted(here[ours].keys() & here[other].keys())
-
-    def each(side: str, name: str) -> np.ndarray:
-        return np.array([here[side][i].get(name, 0) for i in both], dtype=float)
-
-    def speedup(drawn: np.ndarray) -> float:
-        at = drawn.astype(int)
-        mine = each(ours, "cpu_s")[at].sum() / max(each(ours, "valid")[at].sum(), 1e-9)
-        theirs = each(other, "cpu_s")[at].sum() / max(each(other, "valid")[at].sum(), 1e-9)
-        return float(theirs / mine)
-
-    table: Judged = {"ours": ours, "other": other, "conversations": len(both)}
-    for name, side in (("failed_ours", ours), ("failed_other", other)):
-        table[name] = round(1 - each(side, "valid").sum() / max(each(side, "asked").sum(), 1), 4)
-    if each(other, "valid").sum():
-        found = bootstrap(np.arange(len(both)), speedup, unit="conversations")
-        table |= {"speedup": found.value, "low": found.low, "high": found.high}
-    if ours == "ours" and other == "first":
-        table["token_ratio"] = round(
-            each(other, "prompt_tokens").sum() / each(ours, "prompt_tokens").sum(), 3
-        )
-        table["of_token_ratio"] = round(table["speedup"] / table["token_ratio"], 3)
-    return table
-
-
 def main() -> int:
     args = arguments()
     sizes = {name: getattr(args, name) for name in ("tokens", "budget", "dtype")}
@@ -248,7 +212,7 @@ def main() -> int:
             raise SystemExit(f"{args.out} holds {result['setup']}, this is {setup}: choose another --out")
 
     def save() -> None:
-        result["compared"] = compared(result["rows"])
+        result["compared"] = compared(result["rows"], SIDES)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(args.out) as handle:
             handle.write(json.dumps(result, indent=1) + "\n")
@@ -257,6 +221,8 @@ def main() -> int:
     save()
     for table in result["compared"]:
         print(json.dumps(table))
+        if table["left_out"]:
+            print(f"  left out: {table['left_out']} conversations without a valid verdict on either side")
     return 0
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -15,9 +16,23 @@ START_S = 900
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+class Server(NamedTuple):
+    """A server that was started."""
+
+    url: str
+    """Up to ``/v1``."""
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def check(self) -> None:
+        """Raise ``SystemExit`` if it has ended."""
+        if self.process.poll() is not None:
+            raise SystemExit(f"the server ended with {self.process.returncode}: see {self.log}")
+
+
 @contextmanager
-def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[tuple[str, int]]:
-    """Base URL up to ``/v1`` and process id of a server on this model; it ends with the block."""
+def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[Server]:
+    """A server on this model; it ends with the block."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -29,24 +44,24 @@ def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[tu
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **threads})
         try:
-            _wait(process, f"http://127.0.0.1:{port}/health", log)
-            yield f"http://127.0.0.1:{port}/v1", process.pid
+            server = Server(f"http://127.0.0.1:{port}/v1", process, log)
+            _wait(server, f"http://127.0.0.1:{port}/health")
+            yield server
         finally:
             process.terminate()
             process.wait(60)
 
 
-def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait(server: Server, url: str) -> None:
     end = time.monotonic() + START_S
     while time.monotonic() < end:
-        if process.poll() is not None:
-            raise SystemExit(f"the server ended with {process.returncode}: see {log}")
+        server.check()
         try:
             with urlopen(url, timeout=5):
                 return
         except (URLError, OSError):
             time.sleep(2)
-    raise SystemExit(f"the server was not ready after {START_S} s: see {log}")
+    raise SystemExit(f"the server was not ready after {START_S} s: see {server.log}")
 
 
 def cpu_seconds(root: int) -> float:

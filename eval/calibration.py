@@ -229,5 +229,6 @@ def _known(item: CalibrationItem) -> bool:
 
 
 def _binary(item: CalibrationItem) -> float:
-    p = item.predicted or 0.0
+    p = item.predicted
+    assert p is not None  # a missing prediction is counted and left out before
     return item.gold * p + (1 - item.gold) * (1 - p)
