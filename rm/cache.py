@@ -15,7 +15,6 @@ together with the samples before it where only a later one is missing, so sample
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
@@ -37,6 +36,7 @@ from axiomrm.rm.engines.base import (
     Sampling,
     TokenLogprobs,
 )
+from axiomrm.rm.engines.row_seeds import copies_before
 from axiomrm.rm.grammar import clean, lead_in, visible_lines
 from axiomrm.rm.labels import LabelTable
 from axiomrm.rm.prompt import JudgePrompter
@@ -133,7 +133,7 @@ class CachedEngine:
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
         """Stored generations where there are any; the n-th copy of a prompt is its n-th sample."""
         contents = [self._content(prompt) for prompt in prompts]
-        samples = _copies_before(contents)
+        samples = copies_before(contents)
         keys = [
             self._key("generation", content, {"sampling": asdict(sampling), "sample": j})
             for content, j in zip(contents, samples, strict=True)
@@ -194,16 +194,6 @@ class CachedEngine:
         if not any(opening in message["content"] for message in prompt.messages):
             return bool(written.text.strip())  # another judge's form
         return any(line.text.startswith(opening) for line in visible_lines(clean(written.text).text))
-
-
-def _copies_before(contents: Sequence[str]) -> list[int]:
-    """How often each entry stands before its place."""
-    seen: Counter[str] = Counter()
-    out = []
-    for content in contents:
-        out.append(seen[content])
-        seen[content] += 1
-    return out
 
 
 def _reading(text: str) -> LabelReading:

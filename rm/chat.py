@@ -7,7 +7,7 @@ them off, so that a literal ``<|im_end|>`` in an answer never becomes the contro
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,6 +43,16 @@ class ChatFrame:
     def hash(self) -> str:
         """SHA-256 over the pieces, so that template arguments and dates are part of it."""
         return hashlib.sha256("\0".join((self.head, self.middle, self.tail, self.end)).encode()).hexdigest()
+
+
+def data_ids(tokenizer: Any, text: str) -> tuple[int, ...]:
+    """Ids of a text that control tokens never come out of."""
+    return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+
+def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Text of ids, control tokens shown."""
+    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 class FrameIds(NamedTuple):

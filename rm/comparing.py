@@ -1,14 +1,12 @@
-"""``compare`` and ``rank``, in terms of ``judge`` and ``verdicts``."""
+"""``compare`` and ``rank``, in terms of ``judge`` and ``pairs``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.data.verdict import Verdict
-from axiomrm.rm.asking import VerdictRequest
 from axiomrm.rm.judgement import Judgement, PairJudgement, PairVerdict, Ranked, TournamentPlace
-from axiomrm.rm.pairwise import PairRequest, compare_pairs, rubric_question, tournament
+from axiomrm.rm.pairwise import PairRequest, rubric_question, tournament
 from axiomrm.rm.ranking import TIE_BAND, compared, ranked
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ class Comparing(ABC):
         """One judgement for each trajectory with its bound rubric."""
 
     @abstractmethod
-    def verdicts(self, requests: Sequence[VerdictRequest]) -> list[Verdict]:
-        """One verdict a request."""
+    def pairs(self, requests: Sequence[PairRequest]) -> list[PairVerdict]:
+        """One verdict a comparison, in both orders, below any rubric."""
 
     @overload
     def compare(
@@ -58,7 +56,7 @@ class Comparing(ABC):
         if mode == "pairwise":
             active = self._bound(a, rubric)
             request = PairRequest(a, b, rubric_question(active), active.guidelines)
-            return compare_pairs([request], self.verdicts)[0]
+            return self.pairs([request])[0]
         left, right = self._pointwise([a, b], rubric)
         return compared(left, right, tie_band)
 
@@ -88,7 +86,7 @@ class Comparing(ABC):
         """
         if mode == "pairwise" and candidates:
             active = self._bound(candidates[0], rubric)
-            return tournament(candidates, rubric_question(active), active.guidelines, self.verdicts)
+            return tournament(candidates, rubric_question(active), active.guidelines, self.pairs)
         return ranked(self._pointwise(candidates, rubric), tie_band)
 
     def _bound(self, trajectory: Trajectory, rubric: "Rubric") -> "ActiveRubric":

@@ -13,11 +13,11 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.data.verdict import Failed, Scored
+from axiomrm.data.verdict import Failed, Scored, Verdict
 from axiomrm.rm.conversation import no_unit, pieces
 from axiomrm.rm.engines.base import Engine, Generation, Prompt, Sampling
 from axiomrm.rm.foreign import bracket_pair, json_score, result_line
-from axiomrm.rm.grammar import StopReason, clean, parse
+from axiomrm.rm.grammar import StopReason, clean
 from axiomrm.rm.labels import Label, LabelSet, pair_labels
 from axiomrm.rm.neutral import neutralise
 from axiomrm.rm.prompt import JudgePrompter
@@ -47,27 +47,6 @@ class Adapter(NamedTuple):
     """From the generated text alone, the criterion's labels, the nonce, and why generation stopped."""
     pairs: bool = False
     """Compares two recordings."""
-
-
-def own_prompt(prompter: JudgePrompter, request: VerdictRequest, other: Trajectory | None) -> Prompt | Failed:
-    """Our template, with notes."""
-    view = request.view or "causal"
-    return prompter.render(
-        request.trajectory,
-        request.criterion,
-        request.turn,
-        "critique",
-        guidelines=request.guidelines,
-        view=view,
-    )
-
-
-def own_parse(text: str, labels: LabelSet, nonce: str, stop: StopReason) -> Reading | Failed:
-    """Our grammar."""
-    answer = parse(text, labels.tokens, nonce, stop)
-    if isinstance(answer, Failed):
-        return answer
-    return Reading(label=answer.label, critique=answer.notes, flags=answer.flags)
 
 
 def result_prompt(
@@ -154,12 +133,11 @@ def _number(
 
 
 ADAPTERS: dict[str, Adapter] = {
-    "own": Adapter(own_prompt, own_parse),
     "result_line": Adapter(result_prompt, _number(result_line, SCALE)),
     "json_score": Adapter(json_prompt, _number(json_score, SCALE)),
     "bracket_pair": Adapter(pair_prompt, _number(bracket_pair, SIDES), pairs=True),
 }
-"""Adapter by name, for ``Asking(adapter=...)``."""
+"""Adapter by name, for ``Asking(adapter=...)``; ``own`` is none of them, but what the rest of ``rm`` does."""
 
 
 def foreign_verdict(readings: Sequence[ForeignReading]) -> Scored:
@@ -178,14 +156,14 @@ def foreign_verdict(readings: Sequence[ForeignReading]) -> Scored:
     )
 
 
-def compare_pairs(
+def in_both_orders(
     engine: Engine,
     prompter: JudgePrompter,
     pairs: Sequence[tuple[VerdictRequest, Trajectory]],
     sampling: Sampling,
     adapter: str = "bracket_pair",
-) -> list[Scored | Failed]:
-    """How far each request's recording is ahead of the other one, asked in both orders.
+) -> list[tuple[Verdict, Verdict]]:
+    """What a foreign judge says about two recordings, with either one shown first.
 
     Args:
         engine: the foreign judge.
@@ -195,44 +173,32 @@ def compare_pairs(
         adapter: one that compares.
 
     Returns:
-        1, 0.5 or 0 with label ``A``, ``C`` or ``B``; where the orders disagree a tie with the flag
-        ``inconsistent``, where one order failed its failure.
+        For each pair the verdict with its first recording first, and the one with it last: value 1, 0.5 or 0
+        and label ``A``, ``T`` or ``B`` for the recording that was *shown* first, or a failure.
     """
     asked = ADAPTERS[adapter]
-    orders = [(r, replace(r, trajectory=other), r.trajectory, other) for r, other in pairs]
     prompts = [
         prompt
-        for first, second, a, b in orders
-        for prompt in (asked.prompt(prompter, first, b), asked.prompt(prompter, second, a))
+        for r, other in pairs
+        for prompt in (
+            asked.prompt(prompter, r, other),
+            asked.prompt(prompter, replace(r, trajectory=other), r.trajectory),
+        )
     ]
     written = iter(engine.generate([p for p in prompts if isinstance(p, Prompt)], sampling))
-    found: list[Reading | Failed] = []
-    for prompt in prompts:
-        answer = prompt if isinstance(prompt, Failed) else next(written)
-        if isinstance(answer, Generation) and isinstance(prompt, Prompt):
-            found.append(asked.parse(answer.text, pair_labels(), prompt.nonce, answer.stop))
-        elif isinstance(answer, Failed):
-            found.append(answer)
-    return [_both(a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
+    found = [p if isinstance(p, Failed) else _compared(asked, p, next(written)) for p in prompts]
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
-def _both(one: Reading | Failed, swapped: Reading | Failed) -> Scored | Failed:
-    for answer in (one, swapped):
-        if isinstance(answer, Failed):
-            return answer
-    if not isinstance(one, ForeignReading) or not isinstance(swapped, ForeignReading):
-        return Failed(kind="no_verdict", detail="this adapter gives no number")
-    agree = one.value == 1 - swapped.value
-    value = one.value if agree else 0.5
-    return Scored(
-        value=value,
-        label={1.0: SIDES[0], 0.0: SIDES[1]}.get(value, SIDES[2]),
-        critique=f"{one.critique}\n\n{swapped.critique}",
-        mode="critique",
-        readout="sampled",
-        n=2,
-        flags=() if agree else ("inconsistent",),
-    )
+def _compared(asked: Adapter, prompt: Prompt, written: Generation | Failed) -> Verdict:
+    if isinstance(written, Failed):
+        return written
+    reading = asked.parse(written.text, pair_labels(), prompt.nonce, written.stop)
+    if isinstance(reading, Failed):
+        return reading
+    assert isinstance(reading, ForeignReading)  # every adapter that compares gives numbers
+    verdict = foreign_verdict([reading])
+    return verdict.model_copy(update={"label": {SIDES[2]: "T"}.get(verdict.label, verdict.label)})
 
 
 class _Parts(NamedTuple):

@@ -76,6 +76,12 @@ def settings(asking: Asking, modes: Modes, changes: Mapping[str, Any]) -> tuple[
     return asking, modes
 
 
+def spelled_out(asking: Asking, modes: Modes) -> dict[str, Any]:
+    """All settings as plain values, the calibrator as its hash: equal for runs that may be mixed."""
+    values = {f.name: getattr(part, f.name) for part in (asking, modes) for f in fields(part)}
+    return {**values, "calibration": modes.calibration.hash if modes.calibration else ""}
+
+
 def revision(engine: Engine, prompter: JudgePrompter, asking: Asking, gate: float | None = None) -> str:
     """SHA-256 over all on the model's side that changes a verdict."""
     parts: dict[str, Any] = {
@@ -84,7 +90,7 @@ def revision(engine: Engine, prompter: JudgePrompter, asking: Asking, gate: floa
         **asking.revision,
     }
     if gate is not None:
-        parts |= {"mode": "gated", "gate": gate}
+        parts |= {"mode": "gated", "gate": float(gate)}
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 

@@ -15,16 +15,19 @@ from typing import NamedTuple
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored, Verdict
 from axiomrm.errors import DataError
-from axiomrm.rm.asking import VerdictRequest
+from axiomrm.rm.asking import Asking, VerdictRequest
+from axiomrm.rm.engines.base import Engine, Sampling
+from axiomrm.rm.foreign_judges import in_both_orders
 from axiomrm.rm.judgement import Outcome, PairVerdict, TournamentPlace
 from axiomrm.rm.labels import pair_labels
-from axiomrm.rm.prompt import Criterion
+from axiomrm.rm.prompt import Criterion, JudgePrompter
 from axiomrm.rubrics import ActiveRubric
 
 LABELS = pair_labels()
 MOST_IN_TOURNAMENT = 8
 """Candidates: n of them cost n (n - 1) readings."""
 Ask = Callable[[Sequence[VerdictRequest]], list[Verdict]]
+Compare = Callable[[Sequence["PairRequest"]], list[PairVerdict]]
 _SIDES: dict[str, Outcome] = {"A": "a", "B": "b", "T": "tie"}
 _MIRRORED: dict[Outcome, Outcome] = {"a": "b", "b": "a", "tie": "tie"}
 
@@ -64,6 +67,31 @@ def compare_pairs(requests: Sequence[PairRequest], ask: Ask) -> list[PairVerdict
     return [_verdict(found[2 * i], found[2 * i + 1]) for i in range(len(requests))]
 
 
+def foreign_pairs(
+    requests: Sequence[PairRequest], engine: Engine, prompter: JudgePrompter, how: Asking
+) -> list[PairVerdict]:
+    """The same by a judge of another school, whose adapter shows the two answers apart.
+
+    Args:
+        requests: as for ``compare_pairs``.
+        engine: the judge.
+        prompter: lays out its prompts.
+        how: names the adapter; with its budget, temperature and seed.
+    """
+    pairs = [(_apart(r), r.b) for r in requests]
+    sampling = Sampling(how.max_notes_tokens, how.temperature, how.seed)
+    found = in_both_orders(engine, prompter, pairs, sampling, how.adapter)
+    return [_verdict(a_first, b_first) for a_first, b_first in found]
+
+
+def _apart(request: PairRequest) -> VerdictRequest:
+    """About the first answer: everything after what the two recordings share."""
+    shared = _shared(request.a.messages, request.b.messages)
+    turn = sum(m.role == "assistant" for m in shared)
+    asked = Criterion("pair", request.ask, LABELS)
+    return VerdictRequest(request.a, asked, turn, request.guidelines, view="hindsight")
+
+
 def oriented(request: PairRequest, first: str) -> VerdictRequest:
     """The question with one side shown first."""
     one, two = (request.a, request.b) if first == "a" else (request.b, request.a)
@@ -83,7 +111,7 @@ def oriented(request: PairRequest, first: str) -> VerdictRequest:
 
 
 def tournament(
-    candidates: Sequence[Trajectory], question: str, guidelines: str, ask: Ask
+    candidates: Sequence[Trajectory], question: str, guidelines: str, compare: Compare
 ) -> list[TournamentPlace]:
     """Every candidate against every other in both orders; the best first.
 
@@ -91,7 +119,7 @@ def tournament(
         candidates: 2 to ``MOST_IN_TOURNAMENT``, of one task.
         question: what to compare by.
         guidelines: the rubric's text for all criteria.
-        ask: as for ``compare_pairs``.
+        compare: one verdict a comparison, in order.
 
     Returns:
         Places by mean points over the comparisons that have an outcome; those with none stand last.
@@ -107,7 +135,7 @@ def tournament(
     games = list(combinations(range(len(candidates)), 2))
     asked = [PairRequest(candidates[i], candidates[j], question, guidelines) for i, j in games]
     points: list[list[float]] = [[] for _ in candidates]
-    for (i, j), verdict in zip(games, compare_pairs(asked, ask), strict=True):
+    for (i, j), verdict in zip(games, compare(asked), strict=True):
         if verdict.winner is not None:
             won = {"a": 1.0, "b": 0.0, "tie": 0.5}[verdict.winner]
             points[i].append(won)

@@ -19,7 +19,7 @@ from axiomrm.errors import ConfigError
 from axiomrm.rm.blocks import Blocks
 from axiomrm.rm.blocks import Criterion as Criterion
 from axiomrm.rm.blocks import Mode as Mode
-from axiomrm.rm.chat import FrameIds, added_tokens, chat_frame, frame_ids, tokenizer_hash
+from axiomrm.rm.chat import FrameIds, added_tokens, chat_frame, data_ids, frame_ids, text_of, tokenizer_hash
 from axiomrm.rm.conversation import no_unit
 from axiomrm.rm.engines.base import Prompt
 from axiomrm.rm.grammar import GRAMMAR_VERSION, Quote, lead_in, notes_text
@@ -234,7 +234,7 @@ class JudgePrompter:
         """Text of generated ids, control tokens shown."""
         if self.tokenizer is None:
             return ""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return text_of(self.tokenizer, ids)
 
     def _messages(self, system: str, user: str) -> tuple[Mapping[str, str], ...]:
         user = user.rstrip("\n")
@@ -245,7 +245,7 @@ class JudgePrompter:
     def _encode_data(self, text: str) -> Ids:
         if self.tokenizer is None or not text:
             return ()
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+        return data_ids(self.tokenizer, text)
 
     def _table(self, labels: LabelSet, nonce: str, item: int | None = None) -> LabelTable:
         opening = lead_in(nonce, item)

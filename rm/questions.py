@@ -122,7 +122,7 @@ def _question(
     if how.adapter != "own":
         adapter = ADAPTERS.get(how.adapter)
         if adapter is None or adapter.pairs:
-            good = [name for name, one in ADAPTERS.items() if not one.pairs]
+            good = ["own", *(name for name, one in ADAPTERS.items() if not one.pairs)]
             raise ConfigError(f"adapter {how.adapter!r} judges no single recording: use one of {good}")
         prompt = adapter.prompt(prompter, replace(first, view=view), None)
         return prompt if isinstance(prompt, Failed) else Question(prompt, ())

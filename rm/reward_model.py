@@ -12,9 +12,11 @@ from axiomrm.rm.calibration import read_calibration
 from axiomrm.rm.card import check_judge_card, read_judge_card
 from axiomrm.rm.comparing import Comparing
 from axiomrm.rm.engines.base import Engine
-from axiomrm.rm.judgement import Judgement
+from axiomrm.rm.foreign_judges import ADAPTERS
+from axiomrm.rm.judgement import Judgement, PairVerdict
 from axiomrm.rm.judging import bound, judge_all
-from axiomrm.rm.modes import Modes, answer, checked, revision, settings
+from axiomrm.rm.modes import Modes, answer, checked, revision, settings, spelled_out
+from axiomrm.rm.pairwise import PairRequest, compare_pairs, foreign_pairs
 from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter
 
 if TYPE_CHECKING:
@@ -191,6 +193,11 @@ class RewardModel(Comparing):
         """How verdicts are made."""
         return self.asking.mode if self.modes.gate is None else "gated"
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What ``with_settings`` takes, as it is now; of the calibrator its hash, empty without one."""
+        return spelled_out(self.asking, self.modes)
+
     def with_settings(self, **changes: Any) -> "RewardModel":
         """The same loaded model asked otherwise (``mode``, ``readout``, ``n_samples``, ``calibration`` …).
 
@@ -213,14 +220,20 @@ class RewardModel(Comparing):
             )
         return answer(self.engine, self.prompter, requests, self.asking, self.modes)
 
+    def pairs(self, requests: Sequence[PairRequest]) -> list[PairVerdict]:
+        """One verdict a comparison, in both orders, below any rubric."""
+        adapter = ADAPTERS.get(self.asking.adapter)
+        if self.engine is None or self.prompter is None or adapter is None or not adapter.pairs:
+            return compare_pairs(requests, self.verdicts)
+        return foreign_pairs(requests, self.engine, self.prompter, self.asking)
+
     def judge(self, pairs: Sequence[tuple[Trajectory, "ActiveRubric"]]) -> list[Judgement]:
         """One judgement for each trajectory with the rubric bound to its task (``rubric.bind``), in order.
 
         This is what to call with personal rubrics, or when binding is done elsewhere.
         """
         before = dict(self.usage)
-        stamps = (self.judge_revision, self.modes.calibration.hash if self.modes.calibration else "")
-        judgements = judge_all(pairs, self.verdicts, *stamps)
+        judgements = judge_all(pairs, self.verdicts, self.judge_revision, self.settings["calibration"])
         if len(pairs) == 1:
             spent = {name: count - before.get(name, 0) for name, count in self.usage.items()}
             only = judgements[0]

@@ -70,7 +70,6 @@ class Lease:
     endpoint: Endpoint
     trial: bool
     """The one request that decides whether a broken endpoint is back."""
-    at: float
 
 
 class Pool:
@@ -94,7 +93,7 @@ class Pool:
             now = self.clock()
             if (endpoint := self.choose(key, now, avoid)) is not None:
                 endpoint.in_flight += 1
-                return Lease(endpoint, endpoint.breaker.admit(), now)
+                return Lease(endpoint, endpoint.breaker.admit())
             if (hopeless := self._hopeless(now)) is not None:
                 return hopeless
             ready = min(e.ready_at(now) for e in self.endpoints)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.rm.chat import data_ids, text_of
 from axiomrm.rm.engines.http_client import HttpClient, Job
 from axiomrm.rm.engines.http_faults import Fault
 from axiomrm.rm.engines.http_replies import (
@@ -51,8 +52,6 @@ class ServerFacts:
     """The server's name of the completion budget."""
     max_tokens: int | None = None
     """Longest prompt plus completion, where the server says so."""
-    labels_checked: bool = False
-    """Whether a label was seen as one token after its lead-in."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +115,16 @@ class Probe:
                 return self._refused(reply)
         if not self.need_logprobs:
             return ServerFacts(logprobs="none", top=0, budget=budget)
-        checked = self._checked(reply)
+        self._check_labels(reply)
         route: Route = "prefill" if await self._continues(budget, tops[0]) else "chat"
-        return ServerFacts(route, "topk", tops[0], budget, labels_checked=checked)
+        return ServerFacts(route, "topk", tops[0], budget)
 
     def _written(self, reply: Any) -> Any:
         """The generation with its choice: the probe wants to know of tokens that fit no text, too."""
         written = chat_generation(reply, self.model)
         return written if isinstance(written, Fault) else (written, choice_of(reply, self.model))
 
-    def _checked(self, written: Any) -> bool:
+    def _check_labels(self, written: Any) -> None:
         generation, choice = written
         if isinstance(generation, Failed):
             raise ConfigError(f"{self.place}: {generation.detail}")
@@ -141,7 +140,6 @@ class Probe:
                 f"{self.place}: {self.model!r} has no token of its own for a label after {lead_in(_NONCE)!r} "
                 f"({found.detail}); use another model, {_SAMPLED}"
             )
-        return not isinstance(found, Failed)
 
     async def _continues(self, budget: str, top: int) -> bool:
         """Whether the server goes on where an assistant message ends: then the prompt is shorter than one in
@@ -157,10 +155,12 @@ class Probe:
         return isinstance(first, int) and isinstance(second, int) and 0 < first < second
 
     async def _ids(self) -> ServerFacts | Failed:
-        ids = encoded(self.tokenizer, "The recording of turn 7 shows ".join(BINARY.tokens))
-        text = decoded(self.tokenizer, ids).strip()
+        ids = list(data_ids(self.tokenizer, "The recording of turn 7 shows ".join(BINARY.tokens)))
+        text = text_of(self.tokenizer, ids).strip()
         echo = await self._post(
-            "/completions", {"prompt": ids, "max_tokens": 1, "temperature": 0, "echo": True}, self._choice
+            "/completions",
+            {"prompt": ids, "max_tokens": 1, "temperature": 0, "echo": True},
+            self._choice,
         )
         if isinstance(echo, Fault):
             return self._refused(
@@ -171,8 +171,8 @@ class Probe:
                 f"{self.place}: what the tokenizer encodes as ids is another text there: "
                 f"give the tokenizer of {self.model!r}, or leave it out for a chat"
             )
-        labels = [encoded(self.tokenizer, lead_in(_NONCE) + token)[-1] for token in BINARY.tokens]
-        body = {"prompt": encoded(self.tokenizer, lead_in(_NONCE)), "max_tokens": 1, "temperature": 0}
+        labels = [data_ids(self.tokenizer, lead_in(_NONCE) + token)[-1] for token in BINARY.tokens]
+        body = {"prompt": list(data_ids(self.tokenizer, lead_in(_NONCE))), "max_tokens": 1, "temperature": 0}
         for top in TOP_LOGPROBS:
             reply = await self._post("/completions", {**body, **asking_for_ids(top, labels)}, self._choice)
             if not (isinstance(reply, Fault) and "logprobs" in reply.failure.detail):
@@ -192,7 +192,7 @@ class Probe:
                 f"'expected' needs: use vLLM, {_SAMPLED}"
             )
         exact = all(f"token_id:{label}" in first for label in labels)
-        return ServerFacts("ids", "exact" if exact else "topk", top, labels_checked=True)
+        return ServerFacts("ids", "exact" if exact else "topk", top)
 
     def _choice(self, reply: Any) -> Any:
         return choice_of(reply, self.model)
@@ -227,10 +227,7 @@ def agreed(found: dict[str, ServerFacts | Failed]) -> ServerFacts:
         raise ConfigError(f"these servers answer in different ways and cannot be one judge: {kinds}")
     first = next(iter(there.values()))
     lengths = [f.max_tokens for f in there.values() if f.max_tokens is not None]
-    checked = all(f.labels_checked for f in there.values())
-    return ServerFacts(
-        first.route, first.logprobs, first.top, first.budget, min(lengths, default=None), checked
-    )
+    return replace(first, max_tokens=min(lengths, default=None))
 
 
 def asking_for(top: int) -> Json:
@@ -246,13 +243,3 @@ def asking_for_ids(top: int, labels: Sequence[int]) -> Json:
         "return_tokens_as_token_ids": True,
         "return_token_ids": True,
     }
-
-
-def encoded(tokenizer: Any, text: str) -> list[int]:
-    """Ids of a text without control tokens."""
-    return list(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
-
-
-def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Text of ids, control tokens shown."""
-    return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

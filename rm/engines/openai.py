@@ -18,12 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
-from axiomrm.rm.chat import chat_frame, frame_ids
+from axiomrm.rm.chat import chat_frame, frame_ids, text_of
 from axiomrm.rm.engines.base import Capabilities, Generation, LabelReading, Prompt, Sampling, too_long
 from axiomrm.rm.engines.http_client import HttpClient, Job, bearer
 from axiomrm.rm.engines.http_limits import HttpLimits
@@ -37,7 +38,6 @@ from axiomrm.rm.engines.http_probe import (
     agreed,
     asking_for,
     asking_for_ids,
-    decoded,
 )
 from axiomrm.rm.engines.http_replies import (
     chat_generation,
@@ -45,6 +45,7 @@ from axiomrm.rm.engines.http_replies import (
     completion_generation,
     completion_label,
 )
+from axiomrm.rm.engines.row_seeds import copies_before
 from axiomrm.rm.labels import LabelTable
 
 _CHARACTERS = 4
@@ -132,13 +133,9 @@ class OpenAIEngine:
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
         """One completion a prompt, in order; copies of a prompt get different seeds."""
-        copies: Counter[str] = Counter()
-        jobs: list[tuple[Job, Read] | Failed] = []
-        for prompt in prompts:
-            key = json.dumps(prompt.ids or [dict(message) for message in prompt.messages])
-            seed, copies[key] = sampling.seed + copies[key], copies[key] + 1
-            jobs.append(self._generation(prompt, sampling, seed))
-        return self._all(jobs)
+        same = [json.dumps(p.ids or [dict(message) for message in p.messages]) for p in prompts]
+        seeds = [sampling.seed + copies for copies in copies_before(same)]
+        return self._all([self._generation(p, sampling, s) for p, s in zip(prompts, seeds, strict=True)])
 
     def label_logprobs(
         self, prompts: Sequence[Prompt], tables: Sequence[LabelTable]
@@ -163,7 +160,7 @@ class OpenAIEngine:
                 return failure
             body |= {"prompt": list(prompt.ids), "max_tokens": budget, "return_token_ids": True}
             body |= {"stop_token_ids": sorted(self.end_ids)} if self.end_ids else {}
-            decode = _decoder(self.tokenizer)
+            decode = partial(text_of, self.tokenizer)
             read: Read = lambda reply: completion_generation(reply, self.model, decode, self.end_ids)  # noqa: E731
         else:
             body |= {"messages": [dict(m) for m in prompt.messages], facts.budget: budget}
@@ -235,10 +232,6 @@ class OpenAIEngine:
             return await work(self._client)
 
         return self._loop.run(inside)
-
-
-def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    return lambda ids: decoded(tokenizer, ids)
 
 
 def connected(

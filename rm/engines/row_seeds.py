@@ -1,6 +1,7 @@
 """Which random numbers a prompt draws from: its own, whatever else stands in the batch."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 Ids = tuple[int, ...]
@@ -17,9 +18,18 @@ class RowSeed(NamedTuple):
 
 def row_seeds(prompts: Sequence[Ids], seed: int) -> list[RowSeed]:
     """The seed of each prompt; two copies of a prompt are two samples."""
-    count: dict[Ids, int] = {}
-    seeds = []
-    for ids in prompts:
-        seeds.append(RowSeed(seed, ids, count.get(ids, 0)))
-        count[ids] = count.get(ids, 0) + 1
-    return seeds
+    return [RowSeed(seed, ids, copies) for ids, copies in zip(prompts, copies_before(prompts), strict=True)]
+
+
+def copies_before(entries: Sequence[Hashable]) -> list[int]:
+    """How often each entry stands before its place.
+
+    >>> copies_before("abaab")
+    [0, 0, 1, 2, 1]
+    """
+    seen: Counter[Hashable] = Counter()
+    found = []
+    for entry in entries:
+        found.append(seen[entry])
+        seen[entry] += 1
+    return found

@@ -18,6 +18,7 @@ import transformers
 from torch import Tensor
 
 from axiomrm.data.verdict import Failed
+from axiomrm.rm.chat import text_of
 from axiomrm.rm.engines.base import (
     UNREAD,
     Capabilities,
@@ -136,7 +137,7 @@ class TransformersEngine:
                 raise RuntimeError(f"{type(self.model).__name__} keeps no keys and values: use direct mode")
             for i, (ids, stop) in decode(self._forward, step, sampling, seeds, self.end_ids).items():
                 self.usage["completion_tokens"] += len(ids)
-                results[fitting[i]] = Generation(self._text(ids), tuple(ids), stop)
+                results[fitting[i]] = Generation(text_of(self.tokenizer, ids), tuple(ids), stop)
 
         def fail(i: int, failure: Failed) -> None:
             results[fitting[i]] = failure
@@ -153,10 +154,6 @@ class TransformersEngine:
         self.usage["prompt_tokens"] += fed
         self.usage["unshared_tokens"] += unshared
         self.usage["prefix_reused"] += max(0, unshared - fed)
-
-    def _text(self, ids: Sequence[int]) -> str:
-        text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return str(text)
 
     def _probe(self) -> bool:
         """Whether branches over a trunk read as their prompts do alone, on a few tokens of this model."""

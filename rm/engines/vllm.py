@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
+from axiomrm.rm.chat import text_of
 from axiomrm.rm.engines.base import (
     UNREAD,
     Capabilities,
@@ -231,8 +232,7 @@ class VllmEngine:
         end = next((i for i, token in enumerate(ids) if token in self.end_ids), None)
         kept = tuple(ids[:end])
         self.usage["completion_tokens"] += len(kept)
-        text = self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        return Generation(str(text), kept, "length" if end is None else "stop")
+        return Generation(text_of(self.tokenizer, kept), kept, "length" if end is None else "stop")
 
 
 def adapter_in(folder_or_id: str) -> Adapter | None:

@@ -11,9 +11,12 @@ from axiomrm.errors import ConfigError
 from axiomrm.rm import Criterion, RewardModel, VerdictRequest
 from axiomrm.rm.asking import Asking, ask
 from axiomrm.rm.engines.base import Capabilities, Generation, Prompt, Sampling
-from axiomrm.rm.foreign_judges import ADAPTERS, compare_pairs
+from axiomrm.rm.foreign_judges import ADAPTERS
+from axiomrm.rm.judgement import PairVerdict
 from axiomrm.rm.labels import binary_labels, level_labels
+from axiomrm.rm.pairwise import PairRequest
 from axiomrm.rm.prompt import JudgePrompter
+from axiomrm.rubrics import Rubric
 
 TALK = Trajectory(
     messages=(
@@ -25,6 +28,15 @@ TALK = Trajectory(
     task=Task(reference="It left on Monday."),
 )
 POLITE = Criterion("polite", "Is the agent polite?", binary_labels("polite", "rude"))
+RUBRIC = """
+schema: atr/1
+rubric: {id: one, version: 1.0.0}
+defaults: {judge: {kind: llm}}
+axioms:
+  - {id: ax.help, statement: The user came with a purpose., type: premise}
+theorems:
+  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
+"""
 LEVELS = level_labels([(i / 4, f"step {i}") for i in range(5)])
 
 
@@ -147,24 +159,55 @@ def test_pairs_are_compared_in_both_orders() -> None:
     other = TALK.model_copy(
         update={"messages": (*TALK.messages[:3], Message(role="assistant", content="Kindly"))}
     )
-    asked, sampling = [(request(1), other)], Sampling()
 
-    def compared(*said: Any) -> Scored | Failed:
-        (found,) = compare_pairs(Says(*said), JudgePrompter(None), asked, sampling)
-        return found
+    def compared(*said: Any) -> PairVerdict:
+        judge = RewardModel(Says(*said), JudgePrompter(None), Asking(adapter="bracket_pair"))
+        return judge.compare(TALK, other, Rubric.loads(RUBRIC, "one.yaml"), mode="pairwise")
 
     won, lost = compared(better("It was")), compared(better("Kindly"))
-    assert isinstance(won, Scored) and (won.value, won.label, won.flags) == (1.0, "A", ())
-    assert isinstance(lost, Scored) and (lost.value, lost.label) == (0.0, "B")
+    assert (won.winner, won.p_a, won.consistent) == ("a", 1.0, True)
+    assert (lost.winner, lost.p_a, lost.consistent) == ("b", 0.0, True)
     first_place = compared("[[A]]")
-    assert isinstance(first_place, Scored)
-    assert (first_place.value, first_place.label, first_place.flags) == (0.5, "C", ("inconsistent",))
+    assert (first_place.winner, first_place.p_a, first_place.consistent) == ("tie", 0.5, False)
     tie = compared("[[C]]")
-    assert isinstance(tie, Scored) and (tie.value, tie.flags) == (0.5, ())
+    assert (tie.winner, tie.p_a, tie.consistent) == ("tie", 0.5, True)
+    half = compared("[[A]]", "[[C]]")
+    assert (half.winner, half.p_a, half.consistent) == ("tie", 0.75, False)
+    assert all(isinstance(v, Scored) and (v.mode, v.readout) == ("critique", "sampled") for v in tie.orders)
     broken = compared("[[A]]", "I cannot say.")
-    assert isinstance(broken, Failed) and broken.kind == "no_verdict"
-    (none,) = compare_pairs(Says("[[A]]"), JudgePrompter(None), [(request(9), other)], sampling)
-    assert isinstance(none, Failed) and none.kind == "bad_input"
+    assert broken.winner is None and broken.p_a is None and "no closing" in broken.reason
+    assert isinstance(broken.orders[1], Failed) and broken.orders[1].kind == "no_verdict"
+
+
+def test_a_pair_judge_sees_what_is_shared_once_and_each_answer_apart() -> None:
+    ends = [Message(role="assistant", content=word) for word in ("Kindly", "Rudely")]
+    a, b = (TALK.model_copy(update={"messages": (*TALK.messages, *TALK.messages[:1], end)}) for end in ends)
+    says = Says("[[A]]")
+    judge = RewardModel(says, JudgePrompter(None), Asking(adapter="bracket_pair"))
+    judge.pairs([PairRequest(a, b, "Which is kinder?", "Be strict.")])
+    for prompt, (one, two) in zip(says.asked, (("Kindly", "Rudely"), ("Rudely", "Kindly")), strict=True):
+        text = prompt.messages[-1]["content"]
+        assert text.startswith(
+            "[Criterion]\nBe strict.\nWhich is kinder?\n\n[User Question]\n[t1 user] Where"
+        )
+        assert text.count("It was shipped.") == 1
+        assert text.endswith(
+            f"[The Start of Assistant A's Answer]\n[t3 assistant] {one}\n[The End of Assistant A's Answer]\n\n"
+            f"[The Start of Assistant B's Answer]\n[t3 assistant] {two}\n[The End of Assistant B's Answer]"
+        )
+
+
+def test_a_pair_judge_ranks_and_names_what_it_could_not_see() -> None:
+    talks = [
+        Trajectory(messages=(TALK.messages[0], Message(role="assistant", content=word)), id=word)
+        for word in ("Rudely", "Kindly")
+    ]
+    judge = RewardModel(Says(better("Kindly")), JudgePrompter(None), Asking(adapter="bracket_pair"))
+    places = judge.rank(talks, Rubric.loads(RUBRIC, "one.yaml"), mode="pairwise")
+    assert [(p.index, p.place, p.points) for p in places] == [(1, 1, 1.0), (0, 2, 0.0)]
+    silent = Trajectory(messages=TALK.messages[:1])
+    (none,) = judge.pairs([PairRequest(silent, talks[0], "?")])
+    assert none.winner is None and isinstance(none.orders[0], Failed) and none.orders[0].kind == "bad_input"
 
 
 def test_an_adapter_that_does_not_exist_or_compares_is_refused() -> None:
@@ -173,17 +216,14 @@ def test_an_adapter_that_does_not_exist_or_compares_is_refused() -> None:
             ask(Says("x"), JudgePrompter(None), [request()], Asking(adapter=adapter))
 
 
-def test_our_own_grammar_through_its_adapter_says_the_same_as_without(tiny_tokenizer: Any) -> None:
-    prompter = JudgePrompter(tiny_tokenizer)
-    prompt = ADAPTERS["own"].prompt(prompter, request(1), None)
-    assert prompt == prompter.render(TALK, POLITE, 1, "critique")
-    (found,) = ask(
-        Says(lambda p: f"notes: unclear\nquote none\nverdict[{p.nonce}]=X"),
-        prompter,
-        [request()],
-        Asking(mode="critique", readout="sampled"),
+def test_our_own_form_needs_no_adapter(tiny_tokenizer: Any) -> None:
+    prompter, says = (
+        JudgePrompter(tiny_tokenizer),
+        Says(lambda p: f"notes: ?\nquote none\nverdict[{p.nonce}]=X"),
     )
-    assert isinstance(found, CannotAssess)
+    (found,) = ask(says, prompter, [request(1)], Asking(mode="critique", readout="sampled"))
+    assert isinstance(found, CannotAssess) and "own" not in ADAPTERS
+    assert says.asked == [prompter.render(TALK, POLITE, 1, "critique")]
 
 
 def test_a_real_model_can_be_asked_as_a_foreign_judge(tiny_llama: Any, tiny_tokenizer: Any) -> None:

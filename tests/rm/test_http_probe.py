@@ -35,7 +35,7 @@ def test_a_plain_chat_is_asked_for_its_verdict_line(http: Any, server: Any) -> N
     server.answers, server.models = [http.verdict("Y", **LIKELY)], LISTED
     judge = RewardModel.connect(server.url, model="m", min_mass=0.8, **quick())
     assert isinstance(judge.engine, OpenAIEngine)
-    assert judge.engine.facts == ServerFacts("chat", "topk", 20, max_tokens=900, labels_checked=True)
+    assert judge.engine.facts == ServerFacts("chat", "topk", 20, max_tokens=900)
     (found,) = judge.verdicts(ASKED)
     assert isinstance(found, Scored)
     assert found.value == pytest.approx(0.7 / 0.9)

@@ -8,7 +8,16 @@ from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored, Verdict
 from axiomrm.errors import DataError
 from axiomrm.rm import RewardModel, VerdictRequest
-from axiomrm.rm.pairwise import LABELS, PairRequest, compare_pairs, oriented, rubric_question, tournament
+from axiomrm.rm.pairwise import (
+    LABELS,
+    Ask,
+    Compare,
+    PairRequest,
+    compare_pairs,
+    oriented,
+    rubric_question,
+    tournament,
+)
 from axiomrm.rubrics import Rubric
 
 RUBRIC = """
@@ -131,8 +140,12 @@ def longer_wins(asked: Sequence[VerdictRequest]) -> list[Verdict]:
     return [one(r) for r in asked]
 
 
+def asking(ask: Ask) -> Compare:
+    return lambda requests: compare_pairs(requests, ask)
+
+
 def test_a_tournament_places_by_points_and_equal_points_share_a_place() -> None:
-    found = tournament([said("ab"), said("abcd"), said("xy"), said("abc")], "?", "", longer_wins)
+    found = tournament([said("ab"), said("abcd"), said("xy"), said("abc")], "?", "", asking(longer_wins))
     assert [(p.index, p.place, p.points, p.compared) for p in found] == [
         (1, 1, 1.0, 3),
         (3, 2, pytest.approx(2 / 3), 3),
@@ -142,7 +155,9 @@ def test_a_tournament_places_by_points_and_equal_points_share_a_place() -> None:
 
 
 def test_a_judge_that_always_prefers_the_first_ranks_nobody_first() -> None:
-    found = tournament([said("a"), said("b"), said("c")], "?", "", lambda asked: [scored("A") for _ in asked])
+    found = tournament(
+        [said("a"), said("b"), said("c")], "?", "", asking(lambda asked: [scored("A") for _ in asked])
+    )
     assert [p.place for p in found] == [1, 1, 1]
 
 
@@ -152,14 +167,14 @@ def test_a_missing_comparison_counts_for_neither_and_one_without_any_has_no_plac
         found = zip(asked, longer_wins(asked), strict=True)
         return [bad if any(m.content == "bbb" for m in r.trajectory.messages) else v for r, v in found]
 
-    found = tournament([said("a"), said("bbb"), said("cc")], "?", "", fails_on_b)
+    found = tournament([said("a"), said("bbb"), said("cc")], "?", "", asking(fails_on_b))
     assert [(p.index, p.place, p.points, p.compared) for p in found] == [
         (2, 1, 1.0, 1),
         (0, 2, 0.0, 1),
         (1, None, None, 0),
     ]
     with pytest.raises(DataError, match="at most 8"):
-        tournament([said("a")] * 9, "?", "", longer_wins)
+        tournament([said("a")] * 9, "?", "", asking(longer_wins))
 
 
 @pytest.fixture(scope="module")
