@@ -113,8 +113,9 @@ class Calibration(_Value):
             if e.judge_revision != now:
                 raise ConfigError(
                     f"{place}: the calibrator for {e.mode} mode, read-out {e.readout!r} was fitted on judge "
-                    f"{e.judge_revision[:12]!r}, this one is {now[:12]!r} (weights, precision, template or "
-                    "tokenizer differ): fit it again, or load with calibration=None"
+                    f"{e.judge_revision[:12]!r}, this one is {now[:12]!r} (weights, precision, template, "
+                    "tokenizer or settings differ): fit it again, or load with calibration=None "
+                    "(axiomrm score --calibration off)"
                 )
 
 

@@ -4,12 +4,15 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from axiomrm.cli_groups import grouped
+from axiomrm.cli_judge import How, Loading, cached, judge_for
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
@@ -19,29 +22,25 @@ from axiomrm.score_summary import Summary, items_for_a_model
 FAILURE_LIMIT = 0.05
 """Share of failed verdicts above which the exit code is 1; input that no judge could read does not count."""
 TOLD_EVERY_S = 10.0
-MODES = ("direct", "critique")
 
 
+@dataclass(frozen=True)
+class Output:
+    """What of the input goes where."""
+
+    limit: Annotated[int | None, typer.Option(min=1, help="read at most so many records")] = None
+    out: Annotated[Path | None, typer.Option(help="output; default: LOGS.RUBRIC.scored.jsonl, here")] = None
+    replace: Annotated[bool, typer.Option(help="replace scores by another rubric or judge")] = False
+
+
+@grouped
 def score(
     logs: Annotated[Path, typer.Argument(help="chat logs (OpenAI format) or pairs (context, a, b), JSONL")],
     rubric: Annotated[str, typer.Option("--rubric", "-r", help="library name or YAML file")],
-    model: Annotated[str | None, typer.Option(help="checkpoint folder, hub id, or URLs of servers")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="read at most so many records")] = None,
-    mode: Annotated[str, typer.Option(help="direct or critique")] = "direct",
-    joint: Annotated[int, typer.Option(min=1, help="criteria asked in one prompt, at most")] = 1,
-    out: Annotated[Path | None, typer.Option(help="output; default: LOGS.RUBRIC.scored.jsonl, here")] = None,
-    replace: Annotated[bool, typer.Option(help="replace scores by another rubric or judge")] = False,
-    cache: Annotated[
-        str | None,
-        typer.Option(help="keep readings: SQLite file, postgresql:// URL, 'on' (default place) or 'off'"),
-    ] = None,
-    engine: Annotated[str, typer.Option(help="for a local model: transformers or vllm")] = "transformers",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto")] = "float32",
-    served_model: Annotated[str, typer.Option(help="model name at a server")] = "",
-    tokenizer: Annotated[str | None, typer.Option(help="of a server's model: it is sent token ids")] = None,
-    patience: Annotated[float, typer.Option(min=0.1, help="seconds for one answer of a server")] = 60.0,
-    concurrency: Annotated[int, typer.Option(min=1, help="requests in flight at each server")] = 8,
-    rpm: Annotated[float | None, typer.Option(help="requests a minute to each server")] = None,
+    *,
+    output: Output,
+    loading: Loading,
+    how: How,
 ) -> None:
     """Score each conversation with a rubric; without --model only its programmatic and constraint items.
 
@@ -49,19 +48,16 @@ def score(
     in the user's cache unless --cache says otherwise; those of a server only if it says so, because what
     model stands behind a URL can change.
     """
-    if mode not in MODES:
-        raise typer.BadParameter(f"{mode!r} is neither 'direct' nor 'critique'", param_hint="--mode")
+    options = how.options
     if not logs.exists():
         raise DataError(f"{logs}: no such file")
     loaded = Rubric.load(rubric)
-    if model is None:
+    if loading.model is None:
         _say_what_needs_a_model(loaded)
-    local = {"dtype": dtype, **({} if engine == "transformers" else {"engine": engine})}
-    server = {"model": served_model, "tokenizer": tokenizer, "concurrency": concurrency, "rpm": rpm}
-    judge = _judge(model, mode, local, {**server, "deadline_s": patience}).with_settings(joint=joint)
-    judge = _cached(judge, cache, model)
-    target = out or Path(f"{logs.stem}.{loaded.id}.scored.jsonl")
-    summary = score_file(logs, loaded, judge, target, limit=limit, replace=replace, told=_teller())
+    judge = cached(judge_for(loading, options), loading)
+    target = output.out or Path(f"{logs.stem}.{loaded.id}.scored.jsonl")
+    told = _teller()
+    summary = score_file(logs, loaded, judge, target, limit=output.limit, replace=output.replace, told=told)
     for line in report(summary, target, judge):
         typer.echo(line)
     if summary.failure_share > FAILURE_LIMIT:
@@ -90,38 +86,6 @@ def _say_what_needs_a_model(rubric: Rubric) -> None:
     if len(needing) == len(judged):
         raise ConfigError(f"{said} FOLDER, hub id or URL")
     typer.echo(f"{said} (the others are judged)", err=True)
-
-
-def _judge(model: str | None, mode: Any, local: Mapping[str, Any], server: Mapping[str, Any]) -> RewardModel:
-    if model is None:
-        return RewardModel.programmatic()
-    if model.startswith(("http://", "https://")):
-        return RewardModel.connect(model.split(","), mode=mode, **server)
-    if _looks_like_a_path(model) and not Path(model).is_dir():
-        what = "is a file, not a folder" if Path(model).is_file() else "there is no such folder"
-        raise ConfigError(f"--model {model}: {what}; expected a checkpoint folder, a hub id or a URL")
-    return RewardModel.from_pretrained(model, mode=mode, **local)
-
-
-def _looks_like_a_path(model: str) -> bool:
-    """A hub id is NAME or OWNER/NAME; what starts in a folder that exists is meant as a path."""
-    parts = model.split("/")
-    return len(parts) > 2 or parts[0] in ("", ".", "..", "~") or (len(parts) == 2 and Path(parts[0]).is_dir())
-
-
-def _cached(judge: RewardModel, cache: str | None, model: str | None) -> RewardModel:
-    if judge.engine is None or cache == "off" or (cache is None and (model or "").startswith("http")):
-        return judge
-    from axiomrm.rm.cache import with_cache
-    from axiomrm.rm.cache_sql import default_place
-
-    try:
-        return with_cache(judge, default_place() if cache in (None, "on") else cache)
-    except ConfigError as error:
-        if cache is not None:
-            raise
-        typer.echo(f"no readings are kept: {error}", err=True)
-        return judge
 
 
 def _teller() -> Callable[[Progress], None]:

@@ -1,7 +1,8 @@
 """Scoring a file of conversations: resumable, one judgement a row, bad records apart.
 
 While it runs, ``OUT.partial`` grows (see ``score_partial``). At the end rows and rejected records are written
-atomically from it. An output or partial file of another rubric or judge is refused, never mixed or replaced.
+atomically from it. A partial file of another rubric, judge or setting is refused, and so is an output of
+another rubric, judge or calibrator: neither is mixed or replaced.
 """
 
 import hashlib
@@ -59,8 +60,9 @@ class _Job(NamedTuple):
             "logs": str(self.logs.resolve()),
             "sha256": sha256,
             "rubric_hash": self.rubric.hash,
-            "judge_revision": self.judge.judge_revision,
             "limit": self.limit,
+            **self.judge.settings,
+            "judge_revision": self.judge.judge_revision,
         }
 
 
@@ -90,17 +92,17 @@ def score_file(
         judge: with or without a model.
         target: the output; appears whole or not at all.
         limit: read at most so many records.
-        replace: whether scores by another rubric or judge that stand in ``target`` may go.
+        replace: whether scores by another rubric, judge or calibrator that stand in ``target`` may go.
         told: called after each batch.
 
     Raises:
         DataError: there is no such file, or nothing in it could be read.
-        ConfigError: ``target`` or its partial file belongs to other input, rubric or judge.
+        ConfigError: ``target`` or its partial file belongs to other input, rubric, judge or settings.
     """
     job = _Job(Path(logs), rubric, judge, Path(target), limit)
     _check_paths(job.logs, job.target)
     if not replace:
-        _check_existing(job.target, rubric, judge.judge_revision)
+        _check_existing(job)
     return _run(job, told)
 
 
@@ -159,8 +161,9 @@ def _check_paths(logs: Path, target: Path) -> None:
         raise ConfigError(f"--out {target}: would overwrite the input {logs}; name another file")
 
 
-def _check_existing(target: Path, rubric: Rubric, revision: str) -> None:
-    """An output of another rubric or judge is not replaced, nor is a file that is no output of ours."""
+def _check_existing(job: _Job) -> None:
+    """An output of another rubric, judge or calibrator is not replaced, nor is a file of another kind."""
+    target = job.target
     if not target.is_file() or not target.stat().st_size:
         return
     with target.open("rb") as handle:
@@ -168,17 +171,22 @@ def _check_existing(target: Path, rubric: Rubric, revision: str) -> None:
     try:
         row = json.loads(line)
         judgement = row["judgement"] if row["schema"] == "axiomrm/score-1" else {}
-        held = {"rubric": judgement["rubric_hash"], "judge": judgement["judge_revision"]}
+        held = [judgement[name] for name in ("rubric_hash", "judge_revision", "calibration")]
     except (ValueError, KeyError, TypeError):
         raise ConfigError(
             f"--out {target}: exists and is no output of axiomrm score; name another file"
         ) from None
-    for name, mine in (("rubric", rubric.hash), ("judge", revision)):
-        if held[name] != mine:
+    mine = (job.rubric.hash, job.judge.judge_revision, job.judge.settings["calibration"])
+    for name, theirs, ours in zip(("rubric", "judge", "calibrator"), held, mine, strict=True):
+        if theirs != ours:
             raise ConfigError(
-                f"--out {target}: holds scores by {name} {held[name][:12]}, these would be by {name} "
-                f"{mine[:12]} ({rubric.id}): name another file, or --replace it"
+                f"--out {target}: holds scores by {_named(name, theirs)}, these would be by "
+                f"{_named(name, ours)} ({job.rubric.id}): name another file, or --replace it"
             )
+
+
+def _named(what: str, digest: str) -> str:
+    return f"{what} {digest[:12]}" if digest else f"no {what}"
 
 
 def candidates(record: Mapping[str, Any]) -> Candidates:

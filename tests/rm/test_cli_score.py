@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,10 +16,15 @@ from axiomrm.cli_score import progress_line, schema_text, score
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError, DataError, JudgeError
+from axiomrm.rm.calibration import Calibration, Entry, write_calibration
 from axiomrm.rm.engines.base import Capabilities, Generation, LabelReading, Prompt, Sampling
+from axiomrm.rm.judgement import Judgement
 from axiomrm.rm.labels import LabelTable
+from axiomrm.rm.modes import Modes
 from axiomrm.rm.prompt import JudgePrompter
+from axiomrm.rm.request import Asking
 from axiomrm.rm.reward_model import RewardModel
+from axiomrm.rm.templating import FOLDER
 from axiomrm.rubrics import Rubric
 from axiomrm.score_file import Progress, score_file
 from axiomrm.score_summary import NOT_ASKED, Summary
@@ -136,6 +142,134 @@ def test_a_local_judge_scores_and_too_long_records_are_rejected(
     assert judgement["verdicts"]["th.short"]["flags"] == ["untrained_judge"]
 
 
+FLAGS: dict[str, tuple[tuple[str, ...], Any]] = {
+    "mode": (("--mode", "critique"), "critique"),
+    "gate": (("--mode", "gated", "--gate", "0.5"), 0.5),
+    "joint": (("--joint", "2"), 2),
+    "n_samples": (("--n-samples", "3"), 3),
+    "stop": (("--stop", "decided"), "decided"),
+    "temperature": (("--temperature", "0.2"), 0.2),
+    "max_notes_tokens": (("--max-notes-tokens", "5"), 5),
+    "seed": (("--seed", "7"), 7),
+    "readout": (("--readout", "argmax"), "argmax"),
+    "turn_view": (("--turn-view", "hindsight"), "hindsight"),
+    "overflow": (("--overflow", "elide"), "elide"),
+    "adapter": (("--adapter", "json_score"), "json_score"),
+    "min_mass": (("--min-mass", "0.3"), 0.3),
+    "calibration": (("--calibration", "off"), ""),
+}
+
+
+def test_whatever_python_can_set_has_a_flag(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tiny_llama: Any, tiny_tokenizer: Any
+) -> None:
+    names = {field.name for part in (Asking, Modes) for field in fields(part)}
+    assert set(FLAGS) == names - {"untrained"}  # a fact about the model, no wish
+    write(folder / "logs.jsonl", LOG)
+    made: list[RewardModel] = []
+
+    def judge_for(_: Any, options: Mapping[str, Any]) -> RewardModel:
+        made.append(RewardModel.from_model(tiny_llama, tiny_tokenizer, min_mass=0.0).with_settings(**options))
+        return made[-1]
+
+    monkeypatch.setattr("axiomrm.cli_score.judge_for", judge_for)
+    words = ("logs.jsonl", "-r", "brief.yaml", "--model", "m", "--cache", "off", "--out", "out.jsonl")
+    plain = {}
+    for name, (flags, value) in {"": ((), None), **FLAGS}.items():
+        assert run(*words, "--replace", *flags).exit_code == 0
+        plain = plain or made[-1].settings
+        changed = {k: v for k, v in made[-1].settings.items() if v != plain[k]}
+        assert changed == ({name: value} if value else {})
+
+
+@pytest.mark.parametrize("words", [("--mode", "gated"), ("--gate", "0.5"), ("--mode", "none")])
+def test_a_gate_belongs_to_gated_mode(folder: Path, words: tuple[str, ...]) -> None:
+    write(folder / "logs.jsonl", LOG)
+    result = run("logs.jsonl", "-r", "brief.yaml", *words)
+    assert result.exit_code == 2 and words[0].strip("-") in result.stderr
+    assert not list(folder.glob("*scored*"))
+
+
+@pytest.fixture()
+def judge_folder(folder: Path, make_model: Any, tiny_tokenizer: Any) -> Path:
+    make_model().save_pretrained(folder / "judge")
+    tiny_tokenizer.save_pretrained(folder / "judge")
+    return folder / "judge"
+
+
+def test_flags_and_python_give_the_same_judgement(folder: Path, judge_folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    own = (FOLDER / "default.j2").read_text().replace("To check: ", "Consider: ")
+    (folder / "mine.j2").write_text(own)
+    rubric = llm_rubric(folder, programmatic=False)
+    words = [
+        "--mode",
+        "gated",
+        "--gate",
+        "2",
+        "--n-samples",
+        "2",
+        "--temperature",
+        "0.9",
+        "--seed",
+        "3",
+        "--max-notes-tokens",
+        "6",
+    ]
+    places = ("--model", "judge", "--template", "mine.j2", "--cache", "off", "--out", "out.jsonl")
+    result = run("logs.jsonl", "-r", rubric, *places, *words)
+    assert result.exit_code == 0, result.output
+    judge = RewardModel.from_pretrained(
+        judge_folder,
+        template="mine.j2",
+        mode="gated",
+        gate=2,
+        n_samples=2,
+        temperature=0.9,
+        seed=3,
+        max_notes_tokens=6,
+    )
+    said = tuple(Message(**message) for message in LOG["messages"])
+    wanted = judge.score(Trajectory(messages=said, id="one"), Rubric.load(rubric))
+    (row,) = rows(folder / "out.jsonl")
+    found = Judgement.model_validate(row["judgement"])
+    (verdict,) = found.verdicts.values()
+    assert (verdict.status, getattr(verdict, "mode", ""), getattr(verdict, "n", 0)) == (
+        "scored",
+        "critique",
+        2,
+    )
+    assert found.verdicts == wanted.verdicts and found.judge_revision == wanted.judge_revision
+
+
+def test_a_stored_calibrator_can_be_left_out(folder: Path, judge_folder: Path) -> None:
+    judge = RewardModel.from_pretrained(judge_folder)
+    write_calibration(judge_folder, softened(judge, 2.0))
+    write(folder / "logs.jsonl", LOG)
+    rubric = llm_rubric(folder, programmatic=False)
+    words = (
+        "logs.jsonl",
+        "-r",
+        rubric,
+        "--model",
+        "judge",
+        "--cache",
+        "off",
+        "--replace",
+        "--out",
+        "out.jsonl",
+    )
+    refused = run(*words, "--joint", "2")
+    assert isinstance(refused.exception, ConfigError)
+    assert "or settings differ" in str(refused.exception) and "--calibration off" in str(refused.exception)
+    flags = {}
+    for said in ((), ("--calibration", "off"), ("--calibration", "off", "--joint", "2")):
+        result = run(*words, *said)
+        assert result.exit_code == 0, result.output
+        flags[said] = rows(folder / "out.jsonl")[0]["judgement"]["verdicts"]["th.kind"]["flags"]
+    assert ["calibrated" in found for found in flags.values()] == [True, False, False]
+
+
 class Down:
     """An engine whose server went away after the start."""
 
@@ -154,7 +288,7 @@ class Down:
 def test_a_failing_judge_exits_1_and_no_failure_is_a_number(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("axiomrm.cli_score._judge", lambda *_: RewardModel(Down(), JudgePrompter(None)))
+    monkeypatch.setattr("axiomrm.cli_score.judge_for", lambda *_: RewardModel(Down(), JudgePrompter(None)))
     write(folder / "logs.jsonl", LOG)
     result = run("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False), "--model", "http://x/v1")
     assert result.exit_code == 1
@@ -336,6 +470,81 @@ def test_a_partial_file_of_another_run_is_refused_with_both_values(folder: Path)
     assert isinstance(result.exception, ConfigError)
     assert "another logs: 'elsewhere', now" in str(result.exception)
     assert (folder / "out.jsonl.partial").exists()
+
+
+def softened(judge: RewardModel, temperature: float) -> Calibration:
+    """A calibrator for this judge's yes/no verdicts."""
+    entry = Entry(
+        scale="Y=1 N=0",
+        mode="direct",
+        readout="expected",
+        judge_revision=judge.judge_revision,
+        labels=200,
+        temperature=temperature,
+    )
+    return Calibration(entries=(entry,), data_hash="d")
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "now"),
+    [
+        ("n_samples", None, 3),
+        ("stop", "never", "decided"),
+        ("min_mass", 0.0, 0.1),
+        ("temperature", 0.7, 0.2),
+        ("max_notes_tokens", 4, 8),
+        ("seed", 0, 1),
+        ("untrained", True, False),
+        ("overflow", "fail", "elide"),
+        ("turn_view", "causal", "hindsight"),
+        ("joint", 1, 2),
+        ("gate", None, 0.5),
+    ],
+)
+def test_a_run_never_goes_on_with_other_settings(
+    folder: Path, tiny_llama: Any, tiny_tokenizer: Any, name: str, begun: Any, now: Any
+) -> None:
+    write(folder / "logs.jsonl", *({**LOG, "id": f"r{i}"} for i in range(9)))
+    base = RewardModel.from_model(tiny_llama, tiny_tokenizer, min_mass=0.0, untrained=True)
+    judge = base.with_settings(max_notes_tokens=4)
+    begin(folder, judge)
+    changed = judge.with_settings(**{name: now}, **({"mode": "gated"} if name == "gate" else {}))
+    with pytest.raises(ConfigError, match=f"another {name}: {begun!r}, now {now!r}"):
+        score_file("logs.jsonl", Rubric.load("brief.yaml"), changed, folder / "out.jsonl")
+    assert score_file("logs.jsonl", Rubric.load("brief.yaml"), judge, folder / "out.jsonl").resumed == 8
+
+
+def begin(folder: Path, judge: RewardModel) -> None:
+    """Leaves a partial file of eight records."""
+
+    def stop(_: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_file("logs.jsonl", Rubric.load("brief.yaml"), judge, folder / "out.jsonl", told=stop)
+
+
+def test_neither_a_run_nor_an_output_takes_scores_under_another_calibrator(
+    folder: Path, tiny_llama: Any, tiny_tokenizer: Any
+) -> None:
+    write(folder / "logs.jsonl", *({**LOG, "id": f"r{i}"} for i in range(9)))
+    plain = RewardModel.from_model(tiny_llama, tiny_tokenizer, min_mass=0.0, untrained=True)
+    one, two = (plain.with_settings(calibration=softened(plain, t)) for t in (2.0, 3.0))
+    rubric, out = Rubric.load("brief.yaml"), folder / "out.jsonl"
+    begin(folder, one)
+    hashes = [judge.modes.calibration.hash for judge in (one, two) if judge.modes.calibration]
+    for other, name in ((two, hashes[1]), (plain, "")):
+        with pytest.raises(ConfigError, match=f"another calibration: {hashes[0]!r}, now {name!r}"):
+            score_file("logs.jsonl", rubric, other, out)
+    score_file("logs.jsonl", rubric, one, out)
+    before = out.read_bytes()
+    with pytest.raises(ConfigError, match=f"by calibrator {hashes[0][:12]}.*by calibrator {hashes[1][:12]}"):
+        score_file("logs.jsonl", rubric, two, out)
+    with pytest.raises(ConfigError, match=f"by calibrator {hashes[0][:12]}.*by no calibrator"):
+        score_file("logs.jsonl", rubric, plain, out)
+    assert out.read_bytes() == before
+    score_file("logs.jsonl", rubric, two, out, replace=True)
+    assert out.read_bytes() != before
 
 
 def test_two_runs_never_write_one_output(folder: Path) -> None:

@@ -1,0 +1,143 @@
+"""The judge that a command line names: which model, behind which engine or server, asked how."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from axiomrm.errors import ConfigError
+from axiomrm.rm.engines.http_limits import HttpLimits
+from axiomrm.rm.engines.loading import EngineKind
+from axiomrm.rm.prompt import View
+from axiomrm.rm.readout import Readout
+from axiomrm.rm.request import Asking, Overflow
+from axiomrm.rm.reward_model import JudgeMode, RewardModel
+from axiomrm.rm.sampling import Stop
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Where the judge is."""
+
+    model: Annotated[str | None, typer.Option(help="checkpoint folder, hub id, or URLs of servers")] = None
+    engine: Annotated[EngineKind, typer.Option(help="for a local model")] = "transformers"
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto")] = "float32"
+    device: Annotated[str | None, typer.Option(help="torch device; default: the CPU")] = None
+    cache: Annotated[
+        str | None,
+        typer.Option(help="keep readings: SQLite file, postgresql:// URL, 'on' (default place) or 'off'"),
+    ] = None
+    served_model: Annotated[str, typer.Option(help="model name at a server")] = ""
+    tokenizer: Annotated[str | None, typer.Option(help="of a server's model: it is sent token ids")] = None
+    patience: Annotated[float, typer.Option(min=0.1, help="seconds for one answer of a server")] = (
+        HttpLimits.deadline_s
+    )
+    concurrency: Annotated[int, typer.Option(min=1, help="requests in flight at each server")] = (
+        HttpLimits.concurrency
+    )
+    rpm: Annotated[float | None, typer.Option(help="requests a minute to each server")] = None
+    tpm: Annotated[float | None, typer.Option(help="tokens a minute to each server")] = None
+
+    @property
+    def served(self) -> bool:
+        """Whether it is behind HTTP."""
+        return (self.model or "").startswith(("http://", "https://"))
+
+
+@dataclass(frozen=True)
+class How:
+    """How it is asked; see "Modes" and "Sampling and gating" in docs/judge.md."""
+
+    mode: Annotated[JudgeMode, typer.Option(help="verdict alone, notes first, or notes where unsure")] = (
+        "direct"
+    )
+    gate: Annotated[
+        float | None, typer.Option(min=0, help="gated mode: direct verdicts less confident get notes")
+    ] = None
+    joint: Annotated[int, typer.Option(min=1, help="criteria asked in one prompt, at most")] = Asking.joint
+    n_samples: Annotated[
+        int | None, typer.Option(min=1, help="critiques averaged; default: the criterion's votes")
+    ] = None
+    stop: Annotated[Stop, typer.Option(help="when fewer samples will do")] = "never"
+    temperature: Annotated[float, typer.Option(min=0, help="of what the judge writes")] = Asking.temperature
+    max_notes_tokens: Annotated[int, typer.Option(min=1, help="room for notes")] = Asking.max_notes_tokens
+    seed: Annotated[int, typer.Option(help="of the samples")] = Asking.seed
+    readout: Annotated[Readout, typer.Option(help="how label probabilities become a value")] = Asking.readout
+    turn_view: Annotated[View, typer.Option(help="whether the judge of a turn sees later ones")] = (
+        Asking.turn_view
+    )
+    overflow: Annotated[Overflow, typer.Option(help="what a prompt does that is too long")] = Asking.overflow
+    template: Annotated[str | None, typer.Option(help="prompt template: a name or a .j2 file")] = None
+    adapter: Annotated[str, typer.Option(help="form of a judge that was trained elsewhere")] = Asking.adapter
+    min_mass: Annotated[
+        float | None, typer.Option(min=0, max=1, help="least probability on the labels; default: the card's")
+    ] = None
+    calibration: Annotated[
+        Literal["auto", "off"], typer.Option(help="off: without the calibrator in the model's folder")
+    ] = "auto"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As ``RewardModel.from_pretrained`` and ``connect`` take them; what was left open is not among them.
+
+        Raises:
+            BadParameter: a gate outside gated mode, or none in it.
+        """
+        if (self.mode == "gated") != (self.gate is not None):
+            raise typer.BadParameter(
+                f"mode {self.mode!r} with gate {self.gate}: --mode gated needs a gate, the others take none",
+                param_hint="--gate",
+            )
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "calibration"}
+        told = {name: value for name, value in given.items() if value is not None}
+        return told | ({"calibration": None} if self.calibration == "off" else {})
+
+
+def judge_for(loading: Loading, options: Mapping[str, Any]) -> RewardModel:
+    """The judge without a cache; programmatic where no model is named.
+
+    Args:
+        loading: where it is.
+        options: of ``How``.
+
+    Raises:
+        ConfigError: there is no such folder, or the model cannot be this judge.
+        JudgeError: no server answers.
+    """
+    model = loading.model
+    if model is None:
+        return RewardModel.programmatic()
+    if loading.served:
+        limits = {"deadline_s": loading.patience, "concurrency": loading.concurrency}
+        rates = {"rpm": loading.rpm, "tpm": loading.tpm}
+        named = {"model": loading.served_model, "tokenizer": loading.tokenizer}
+        return RewardModel.connect(model.split(","), **named, **limits, **rates, **options)
+    if _looks_like_a_path(model) and not Path(model).is_dir():
+        what = "is a file, not a folder" if Path(model).is_file() else "there is no such folder"
+        raise ConfigError(f"--model {model}: {what}; expected a checkpoint folder, a hub id or a URL")
+    local = {"engine": loading.engine, "dtype": loading.dtype, "device": loading.device}
+    return RewardModel.from_pretrained(model, **local, **options)
+
+
+def cached(judge: RewardModel, loading: Loading) -> RewardModel:
+    """With its readings kept as ``--cache`` says; a default place that cannot be used is said and left."""
+    if judge.engine is None or loading.cache == "off" or (loading.cache is None and loading.served):
+        return judge
+    from axiomrm.rm.cache import with_cache
+    from axiomrm.rm.cache_sql import default_place
+
+    try:
+        return with_cache(judge, default_place() if loading.cache in (None, "on") else loading.cache)
+    except ConfigError as error:
+        if loading.cache is not None:
+            raise
+        typer.echo(f"no readings are kept: {error}", err=True)
+        return judge
+
+
+def _looks_like_a_path(model: str) -> bool:
+    """A hub id is NAME or OWNER/NAME; what starts in a folder that exists is meant as a path."""
+    parts = model.split("/")
+    return len(parts) > 2 or parts[0] in ("", ".", "..", "~") or (len(parts) == 2 and Path(parts[0]).is_dir())
