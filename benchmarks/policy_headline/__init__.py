@@ -1,0 +1,1 @@
+"""The headline experiment of policy training; the protocol is docs/headline.md."""

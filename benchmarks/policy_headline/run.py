@@ -1,0 +1,147 @@
+"""The headline experiment, run by run; the protocol is docs/headline.md.
+
+    python benchmarks/policy_headline/run.py tune     --start FOLDER [--jobs 2]
+    python benchmarks/policy_headline/run.py fresh    --start FOLDER
+    python benchmarks/policy_headline/run.py trained  --start FOLDER --judge FOLDER
+    python benchmarks/policy_headline/run.py sweep horizon|noise|hack|dose --start FOLDER
+    python benchmarks/policy_headline/report.py
+
+Every run is a process with one thread on a core of its own. A finished run is a row in
+``benchmarks/results/policy_headline/<stage>.jsonl`` and is not run again; a killed one goes on from its last
+checkpoint in ``--out``. ``--dry`` only says what is left. ``--quick``: three arms, two seeds, few iterations.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # PYTHONSAFEPATH keeps it out
+from policy_headline.runs import Planner, Run, read_rows, weights_digest
+from policy_headline.scale import FROZEN, QUICK, SWEEPS, Scale, read_scale
+
+ROOT = Path(__file__).resolve().parents[2]
+PROTOCOL = ROOT / "docs" / "headline.md"
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def stage_of(args: argparse.Namespace) -> str:
+    return f"sweep-{args.sweep}" if args.what == "sweep" else str(args.what)
+
+
+def missing(planner: Planner, args: argparse.Namespace) -> list[Run]:
+    """Runs of the stage that no row has yet, each once."""
+    rows = read_rows(args.results)
+    done = {row["digest"] for found in rows.values() for row in found}
+    runs = {run.digest: run for run in planner.needed(stage_of(args), rows) if run.digest not in done}
+    return [run for run in runs.values() if not args.arms or run.arm in args.arms]
+
+
+def committed(path: Path) -> bool:
+    """Whether git holds the file as it is."""
+
+    def git(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(["git", *arguments, "--", str(path)], cwd=ROOT, capture_output=True, text=True, check=False)  # fmt: skip
+
+    return git("ls-files", "--error-unmatch").returncode == 0 and not git("status", "--porcelain").stdout
+
+
+def check_protocol(args: argparse.Namespace) -> None:
+    """Measuring seeds wait for the protocol."""
+    if args.what == "tune" or args.dry or args.results != RESULTS / "policy_headline":
+        return
+    loose = [p for p in (PROTOCOL, args.scale) if not committed(p)]
+    if loose:
+        raise SystemExit(f"commit {', '.join(map(str, loose))} before any run of a fresh seed")
+
+
+def all_runs(args: argparse.Namespace) -> int:
+    """Run what is missing; 1 if a run failed."""
+    from policy_headline.desk_tasks import desk_tasks
+    from policy_headline.schedule import command, work
+
+    scale: Scale = read_scale(args.scale)
+    check_protocol(args)
+    planner = Planner(scale, weights_digest(args.start), weights_digest(args.judge) if args.judge else None)
+    if args.dry:
+        for run in missing(planner, args):
+            print(run.folder)
+        return 0
+    args.out.mkdir(parents=True, exist_ok=True)
+    options = ["--start", str(args.start), "--out", str(args.out), "--results", str(args.results)]
+    options += ["--judge", str(args.judge)] if args.judge else []
+    for run in missing(planner, args):  # once here, so that no two runs look for the same tasks
+        desk_tasks("train", run.train_tasks, run.horizon, args.out / "tasks")
+        desk_tasks(run.split, run.eval_tasks, run.horizon, args.out / "tasks")
+    failed = work(
+        lambda: missing(planner, args),
+        lambda run, core: command(run, core, args.out, options),
+        args.cores[: args.jobs],
+        args.out,
+    )
+    for name in failed:
+        print(f"not finished: {name}")
+    return int(bool(failed))
+
+
+def one(args: argparse.Namespace) -> int:
+    """What a child does: the run in a folder, pinned to its core."""
+    import torch
+
+    from policy_headline.one_run import alone, finish
+
+    if args.core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {args.core})
+    torch.set_num_threads(1)
+    folder: Path = args.folder
+    run = Run.model_validate_json((folder / "run.json").read_text(encoding="utf-8"))
+    if weights_digest(args.start) != run.start:
+        raise SystemExit(f"{args.start}: not the weights that {folder.name} starts from")
+    with alone(folder):
+        finish(run, folder, args.results, start=args.start, judge=args.judge, tasks=args.out / "tasks")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--start", type=Path, required=True, help="folder of the cold-started policy")
+    common.add_argument("--judge", type=Path, help="folder of a trained judge")
+    common.add_argument("--out", type=Path, help="folders of the runs (default runs/policy_headline)")
+    common.add_argument("--results", type=Path, help="folder of the rows")
+    common.add_argument("--scale", type=Path, help="sizes (default scale.json beside this file)")
+    common.add_argument("--quick", action="store_true", help="quick.json, with folders of its own")
+    common.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    common.add_argument("--cores", type=int, nargs="+", help="their cores (default: all there are)")
+    common.add_argument("--arms", nargs="+", help="only these arms")
+    common.add_argument("--dry", action="store_true", help="say what is left and stop")
+    what = parser.add_subparsers(dest="what", required=True)
+    for name in ("tune", "fresh", "trained"):
+        what.add_parser(name, parents=[common])
+    what.add_parser("sweep", parents=[common]).add_argument("sweep", choices=SWEEPS)
+    child = what.add_parser("one", parents=[common], help="used inside: one run from its folder")
+    child.add_argument("folder", type=Path)
+    child.add_argument("--core", type=int)
+    args = parser.parse_args()
+    name = "policy_headline_quick" if args.quick else "policy_headline"
+    args.scale = args.scale or (QUICK if args.quick else FROZEN)
+    args.out = args.out or ROOT / "runs" / name
+    args.results = args.results or RESULTS / name
+    args.cores = args.cores or sorted(
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    if len(args.cores) < args.jobs:
+        parser.error(f"--jobs {args.jobs} needs as many cores; have {args.cores}")
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    sys.exit(one(args) if args.what == "one" else all_runs(args))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The report's tables, in Markdown; every number also goes into ``numbers``."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from axiomrm.eval.estimate import Estimate
+from policy_headline.curves import Reached, auc, crossing, final
+from policy_headline.runs import Planner, Row
+from policy_headline.scale import GRPO, NO_REPLAY, OURS, Scale
+from policy_headline.stats import better, difference, iqm_of, mean_of, median_text, order, ratio, stratified
+
+Arms = dict[str, list[Row]]
+Numbers = dict[str, Any]
+SPENT = {"turns": "env turns", "updates": "optimizer steps", "seconds": "seconds"}
+HIGH = 0.8
+
+
+def times(scale: Scale, rows: Sequence[Row], target: float | None = None) -> list[Reached]:
+    return [crossing(row, scale.target if target is None else target, scale.in_succession) for row in rows]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+    return [*lines, ""]
+
+
+def count(e: Estimate) -> str:
+    """``448 [320, 576]``."""
+    if e.value is None:
+        return "not measured"
+    return f"{e.value:.0f}" + ("" if e.low is None or e.high is None else f" [{e.low:.0f}, {e.high:.0f}]")
+
+
+def number(e: Estimate) -> str:
+    """``3.14 [1.20, 5.00]``."""
+    if e.value is None:
+        return "not measured"
+    return f"{e.value:.2f}" + ("" if e.low is None or e.high is None else f" [{e.low:.2f}, {e.high:.2f}]")
+
+
+def never(found: Sequence[Reached]) -> str:
+    return f"{sum(t.censored for t in found)} of {len(found)}"
+
+
+def tuning_table(scale: Scale, planner: Planner, rows: Sequence[Row]) -> list[str]:
+    """The whole curve over learning rates, on dev tasks."""
+    lines = []
+    for arm in scale.arms:
+        choice = planner.choice(arm, rows)
+        for rate in choice.grid:
+            if rate in choice.scores:
+                mean, minus_area = choice.scores[rate]
+                mark = "chosen" + ("" if choice.interior else ", at the edge") if rate == choice.rate else ""
+                lines.append([arm, f"{rate:g}", f"{mean:.0f}", f"{-minus_area:.3f}", mark])
+    if not lines:
+        return ["## Tuning", "", "Not run.", ""]
+    head = ["arm", "learning rate", f"rollouts to {scale.target:.0%}, restricted mean", "AUC", ""]
+    return [f"## Tuning, dev tasks, seeds {', '.join(map(str, scale.tuning_seeds))}", "", *table(head, lines)]
+
+
+def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
+    """One line an arm: rollouts to the target, area, end, and what the target cost."""
+    if not arms:
+        return ["## Held-out tasks, fresh seeds", "", "Not run.", ""]
+    lines, costs = [], []
+    for arm, rows in arms.items():
+        reached = times(scale, rows)
+        to_target = stratified({arm: [t.rollouts for t in reached]}, mean_of(arm))
+        area = stratified({arm: [auc(r) for r in rows]}, iqm_of(arm))
+        end = stratified({arm: [final(r) for r in rows]}, iqm_of(arm))
+        high = times(scale, rows, HIGH)
+        lines.append([
+            arm, f"{rows[0]['learning_rate']:g}", str(len(rows)), count(to_target), median_text(reached), never(reached),
+            number(area), number(end), f"{median_text(high)} ({never(high)})",
+        ])  # fmt: skip
+        costs.append([arm, *_costs(reached), _kl(reached), _alarms(rows)])
+        numbers[f"arm {arm}"] = {
+            "learning_rate": rows[0]["learning_rate"],
+            "seeds": [r["seed"] for r in rows],
+            "rollouts": to_target.model_dump(),
+            "times": [t._asdict() for t in reached],
+            "auc": area.model_dump(),
+            "final": end.model_dump(),
+        }
+    target = f"{scale.target:.0%}"
+    head = ["arm", "learning rate", "runs", f"rollouts to {target}, restricted mean", "median", f"never {target}",
+            "AUC, IQM", "final success, IQM", "median rollouts to 80% (never)"]  # fmt: skip
+    cost_head = [
+        "arm",
+        *(f"{name} to {target}" for name in SPENT.values()),
+        f"KL at {target}, nats a token",
+        "alarms",
+    ]
+    title = f"## Held-out tasks, fresh seeds, budget {next(iter(arms.values()))[0]['budget']} rollouts"
+    return [title, "", *table(head, lines), *table(cost_head, costs)]
+
+
+def _costs(reached: Sequence[Reached]) -> list[str]:
+    """Mean spending until the crossing, or over the whole run where there is none."""
+    return [f"{sum(t.point[key] for t in reached) / len(reached):.0f}" for key in SPENT]
+
+
+def _kl(reached: Sequence[Reached]) -> str:
+    known = [t.point["kl"] for t in reached if not t.censored and t.point["kl"] is not None]
+    return f"{sum(known) / len(known):.3f} (n={len(known)})" if known else "not measured"
+
+
+def _alarms(rows: Sequence[Row]) -> str:
+    names = sorted({name for row in rows for name in row["alarms"]})
+    return ", ".join(f"{n} {sum(n in r['alarms'] for r in rows)}" for n in names) or "none"
+
+
+def headline(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
+    """Ratios of rollouts with intervals, and what they say."""
+    rivals = [a for a in GRPO if a in arms]
+    if OURS not in arms:
+        return []
+    reached = {arm: times(scale, rows) for arm, rows in arms.items()}
+    spent = {arm: [t.rollouts for t in found] for arm, found in reached.items()}
+    lines = []
+    if rivals:
+        few = {a: spent[a] for a in (*rivals, OURS)}
+        lines.append(_ratio("better outcome-GRPO", stratified(few, ratio(rivals, OURS)), "", numbers))
+    if rivals and NO_REPLAY in arms:
+        few = {a: spent[a] for a in (*rivals, NO_REPLAY)}
+        lines.append(
+            _ratio("better outcome-GRPO", stratified(few, ratio(rivals, NO_REPLAY)), "", numbers, NO_REPLAY)
+        )
+    for arm in (a for a in arms if a != OURS):
+        two = {arm: spent[arm], OURS: spent[OURS]}
+        ranks = {arm: order(reached[arm]), OURS: order(reached[OURS])}
+        chance = stratified(ranks, better(OURS, arm))
+        lines.append(_ratio(arm, stratified(two, ratio([arm], OURS)), number(chance), numbers))
+        numbers[f"{OURS} better than {arm}"] = chance.model_dump()
+    head = ["arm", "over", "ratio of rollouts, > 1: the second needs fewer", f"P({OURS} better)"]
+    return ["## Ratios", "", *table(head, lines), *_answers(scale, arms, numbers)]
+
+
+def _ratio(arm: str, found: Estimate, chance: str, numbers: Numbers, over: str = OURS) -> list[str]:
+    numbers[f"{arm} over {over}"] = found.model_dump()
+    return [arm, over, number(found), chance]
+
+
+def _answers(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
+    lines = []
+    main = numbers.get(f"better outcome-GRPO over {OURS}")
+    if main and main["low"] is not None:
+        excludes = main["low"] > 1 or main["high"] < 1
+        lines.append(
+            f"Headline ratio {main['value']:.2f}: the interval {'excludes' if excludes else 'does not exclude'} 1, "
+            f"the aim of 3 is {'reached' if main['value'] >= 3 else 'not reached'}."
+        )
+        lines += _censored(scale, arms)
+    if NO_REPLAY in arms and OURS in arms:
+        areas = {a: [auc(r) for r in arms[a]] for a in (NO_REPLAY, OURS)}
+        gain = stratified(areas, difference(OURS, NO_REPLAY))
+        numbers["AUC that replay adds"] = gain.model_dump()
+        own = numbers[f"{NO_REPLAY} over {OURS}"]
+        text = number(Estimate.model_validate(own))
+        lines.append(f"Replay's own contribution: {text} times fewer rollouts, AUC {number(gain)}.")
+    return [*lines, ""] if lines else []
+
+
+def _censored(scale: Scale, arms: Arms) -> list[str]:
+    """Which way runs that never crossed push the headline ratio."""
+    lines = []
+    for arm, effect in [(a, "which makes the ratio too small") for a in GRPO] + [
+        (OURS, "which makes it too large")
+    ]:
+        n = sum(t.censored for t in times(scale, arms.get(arm, [])))
+        if n:
+            lines.append(f"{n} runs of {arm} never crossed and count with the budget, {effect}.")
+    return lines
+
+
+def sweep_table(
+    scale: Scale, name: str, found: dict[tuple[str, str], list[Row]], numbers: Numbers
+) -> list[str]:
+    """One line a value and arm."""
+    if not found:
+        return [f"## Sweep: {name}", "", "Not run.", ""]
+    lines = []
+    for (arm, variant), rows in found.items():
+        reached = times(scale, rows)
+        spent = stratified({arm: [t.rollouts for t in reached]}, mean_of(arm))
+        cells: list[tuple[Callable[[Row], float], str]] = [(auc, "auc"), (final, "final")]
+        shown = {key: stratified({arm: [f(r) for r in rows]}, iqm_of(arm)) for f, key in cells}
+        lines.append(
+            [
+                variant,
+                arm,
+                str(len(rows)),
+                count(spent),
+                never(reached),
+                *map(number, shown.values()),
+                _alarms(rows),
+            ]
+        )
+        numbers[f"sweep {name}, {variant}, {arm}"] = {"rollouts": spent.model_dump()} | {
+            key: e.model_dump() for key, e in shown.items()
+        }
+    head = [
+        "value",
+        "arm",
+        "runs",
+        f"rollouts to {scale.target:.0%}",
+        "never",
+        "AUC",
+        "final success",
+        "alarms",
+    ]
+    return [f"## Sweep: {name}", "", *table(head, lines)]
+
+
+def losing(scale: Scale, where: str, arms: Arms, numbers: Numbers) -> list[str]:
+    """Other arms that are ahead of ours at one setting: fewer rollouts, or (none crossed) a greater area."""
+    if OURS not in arms:
+        return []
+    lines = []
+    for arm in (a for a in arms if a != OURS):
+        both = {a: [t.rollouts for t in times(scale, arms[a])] for a in (arm, OURS)}
+        spent = stratified(both, ratio([arm], OURS))
+        areas = stratified({a: [auc(r) for r in arms[a]] for a in (arm, OURS)}, difference(OURS, arm))
+        behind = spent.value is not None and (
+            spent.value < 1 or (spent.value == 1 and (areas.value or math.nan) < 0)
+        )
+        if behind:
+            numbers[f"losing: {where}, {arm}"] = {"ratio": spent.model_dump(), "auc": areas.model_dump()}
+            lines.append(
+                f"- {where}: {arm} needs fewer rollouts, ratio {number(spent)}, AUC difference {number(areas)}."
+            )
+    return lines
