@@ -204,6 +204,20 @@ def test_a_later_sample_is_no_replay_of_an_earlier_one(local: Make, store: Readi
     assert hits(judge) == (4, 4)  # two generations and their two labels were there
 
 
+def test_more_samples_keep_those_that_are_stored_and_draw_their_rounds_again(store: ReadingStore) -> None:
+    engine = Server(said)
+    judge = with_cache(RewardModel(engine, JudgePrompter(None)), store).with_settings(mode="critique")
+    generated = []
+    for n in (3, 5):
+        before = engine.calls, *hits(judge)
+        (verdict,) = judge.with_settings(n_samples=n).verdicts(ASKED[:1])
+        assert isinstance(verdict, Scored) and verdict.n == n
+        now = engine.calls, *hits(judge)
+        generated.append(tuple(b - a for a, b in zip(before, now, strict=True)))
+    # Rounds of 2 and 1, then of 3, 1 and 1: the first lacks its third sample and is drawn from its start.
+    assert generated == [(3, 0, 3), (4, 3, 2)]
+
+
 def test_a_critique_is_found_again_under_another_nonce(store: ReadingStore) -> None:
     verdicts = []
     for secret in ("one", "two"):

@@ -1,13 +1,17 @@
 """The Python in docs/judge.md runs, with a tiny judge in place of a trained one."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from axiomrm.cli import main
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.rm import RewardModel
+from axiomrm.rm.templating import FOLDER
 from axiomrm.rubrics import Rubric
 
 PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
@@ -26,6 +30,42 @@ theorems:
 def blocks(section: str) -> list[str]:
     text = PAGE.read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def shell(section: str) -> list[str]:
+    text = PAGE.read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+    ]
+
+
+def test_commands_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_model: Any, tiny_tokenizer: Any
+) -> None:
+    """All but those that need vLLM or labels; the gate of the page is picked from labels that nobody has."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    make_model().save_pretrained("JUDGE")
+    tiny_tokenizer.save_pretrained("JUDGE")
+    Path("one.yaml").write_text(RUBRIC)
+    Path("mine.j2").write_text((FOLDER / "default.j2").read_text().replace("To check: ", "Consider: "))
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
+    Path("log.jsonl").write_text(json.dumps({"id": "r1", "messages": said}) + "\n")
+    scores = [
+        line for name in ("Sampling and gating", "Scoring files") for line in shell(name) if " score " in line
+    ]
+    assert len(scores) == 6
+    made = set()
+    for line in scores:
+        words = shlex.split(line.replace("support_agent", "one.yaml"))[1:]
+        words[1] = "log.jsonl"
+        assert main([*words, "--out", "out.jsonl", "--replace"]) == 0, line
+        made.add(json.loads(Path("out.jsonl").read_text())["judgement"]["judge_revision"])
+    assert (
+        len(made) == 4
+    )  # with samples, critique mode is the same judge; each gate, template and view another
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -419,5 +419,6 @@ def test_foreign_forms_give_the_last_verdict_or_none(adapter: str, make: Any, bo
         text, value = make(Writer(f"{adapter} {i}"))
         found = FOREIGN[adapter](text, bounds, "stop")
         assert (found.value if isinstance(found, Scored) else None) == value, text
-        cut = FOREIGN[adapter](text[: len(text) // 2], bounds, "length")
-        assert not isinstance(cut, Scored) or adapter != "result_line", text
+        half = text[: len(text) // 2]
+        if not half.endswith("]]"):  # there a verdict happens to be complete
+            assert isinstance(FOREIGN[adapter](half, bounds, "length"), Failed), text
