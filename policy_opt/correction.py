@@ -65,6 +65,16 @@ def correction_weights(rho_N: Tensor, advantage_N: Tensor, kind: Correction) -> 
     return torch.where(advantage_N >= 0, positive_N, rho_N.clamp(max=1.0))
 
 
+def reweighted(behaviour_N: Tensor, alpha: float) -> Tensor:
+    """``alpha * mu + 1 - alpha`` a token, mu its probability when it was sampled (arXiv:2505.12929).
+
+    Args:
+        behaviour_N: the sampler's log-probs.
+        alpha: 0 weighs all tokens alike, 1 by their probability.
+    """
+    return alpha * behaviour_N.float().exp() + (1 - alpha)
+
+
 def trust_mask(ratios: StepRatios, advantage_S: Tensor) -> Tensor:
     """True = the step stays. Drops only what would push further away from the behaviour policy."""
     n_S = ratios.length_S

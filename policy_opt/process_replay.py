@@ -6,6 +6,7 @@ mask of ``correction.py``. Baselines are leave-one-out means shrunk to running s
 their own scale.
 
 Flags make the ablations: ``alpha=0`` process only, ``beta=0`` outcome only, ``reuse=0`` no replay.
+``reweight`` damps rare tokens (arXiv:2505.12929), ``local_baseline="none"`` takes turn rewards as they are.
 
 Deviations, numbered: (1) replayed trajectories are drawn whole (see ``buffer.py``); (2) rescue of stored
 successes is off unless configured (see ``rescue.py``).
@@ -28,7 +29,7 @@ from axiomrm.policy_opt.algorithm import LossParts, Minibatch, split_by_trajecto
 from axiomrm.policy_opt.batch_statistics import take_in
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.config import ProcessReplayConfig
-from axiomrm.policy_opt.correction import correction_weights, step_ratios, trust_mask
+from axiomrm.policy_opt.correction import correction_weights, reweighted, step_ratios, trust_mask
 from axiomrm.policy_opt.diagnostics import advantage_diagnostics
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
@@ -87,8 +88,10 @@ class ProcessReplay:
         if step.returns is None:
             return NAN, NAN
         whole, own = step.returns.outcome, step.returns.local
-        known_local = statistics.baseline(local_target(step), record.task_type, step.turn)
-        a_local = own.value - shrink(own.loo, own.m, known_local, self.config.kappa)
+        a_local = own.value
+        if self.config.local_baseline == "group":
+            known_local = statistics.baseline(local_target(step), record.task_type, step.turn)
+            a_local -= shrink(own.loo, own.m, known_local, self.config.kappa)
         if step.returns.zero_variance and not np.isnan(whole.value):
             return 0.0, a_local
         known = statistics.baseline(OUTCOME, record.task_type)
@@ -241,7 +244,8 @@ class ProcessReplay:
             batch.steps, w_S.tolist(), ratios.m1_S.tolist(), ratios.m2_S.tolist(), strict=True
         ):
             item.step.last_w, item.step.last_m1, item.step.last_m2 = w, m1, m2
-        return LossParts(-(w_N * advantage_N) * logp_N, keep_S, w_S, ratios)
+        token_N = reweighted(batch.behaviour_N, self.config.reweight)
+        return LossParts(-(w_N * token_N * advantage_N) * logp_N, keep_S, w_S, ratios)
 
     def finish(self, version: int) -> dict[str, float]:
         """Evict what the next version must not draw."""

@@ -7,6 +7,7 @@ from axiomrm.policy_opt.correction import (
     StepRatios,
     correction_weights,
     ess_fraction,
+    reweighted,
     step_ratios,
     trust_mask,
 )
@@ -45,6 +46,13 @@ def test_the_taper_keeps_positives_and_bounds_negatives() -> None:
     assert correction_weights(rho, advantage, "taper").tolist() == [1.0, 1.0, 0.5, 1.0]
     assert correction_weights(rho, advantage, "ratio").tolist() == [0.5, 2.0, 0.5, 1.0]
     assert correction_weights(rho, advantage, "none").tolist() == [1.0] * 4
+
+
+def test_rare_tokens_are_damped_by_their_probability_when_sampled() -> None:
+    behaviour = torch.tensor([math.log(0.5), math.log(0.1)])
+    assert reweighted(behaviour, 0.0).tolist() == [1.0, 1.0]
+    assert reweighted(behaviour, 1.0).tolist() == pytest.approx([0.5, 0.1])
+    assert reweighted(behaviour, 0.5).tolist() == pytest.approx([0.75, 0.55])
 
 
 def test_the_mask_is_one_sided() -> None:

@@ -9,6 +9,7 @@ from axiomrm.errors import DataError
 from axiomrm.policy_opt.best_of_k import select_best
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from axiomrm.policy_opt.grpo import grpo_advantages
+from axiomrm.policy_opt.packing import DrawnStep, micro_batches
 from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 
@@ -53,6 +54,13 @@ def test_both_terms_by_hand() -> None:
     got = advantages(plain(alpha=1.0, beta=0.5), [a, b])
     # outcome +-1; turn 0: 0.5 - 0.25 = +-0.25; turn 1 of a is alone and has no statistic: left out
     assert got == [[1.125, 1.0], [-1.125]]
+
+
+def test_without_a_local_baseline_turn_rewards_count_as_they_are() -> None:
+    a, b = record("a", 1.0, [0.5, 1.0]), record("b", 0.0, [0.25, NAN])
+    got = advantages(plain(alpha=0.0, beta=1.0, local_baseline="none"), [a, b])
+    assert got[0] == [0.5, 1.0]
+    assert got[1][0] == 0.25 and math.isnan(got[1][1])
 
 
 def test_beta_zero_without_scaling_is_rloo_on_every_turn() -> None:
@@ -206,3 +214,11 @@ def test_state_survives_a_round_trip() -> None:
     assert key == [
         [(s.record.traj_id, s.step.turn, s.advantage, s.weight, s.step.uses) for s in m.steps] for m in b
     ]
+
+
+def test_the_loss_damps_rare_tokens_when_asked_to() -> None:
+    one = record("a", 1.0, [1.0])
+    (batch,) = micro_batches([DrawnStep(one, one.steps[0], 2.0)], [1.0], token_budget=100)
+    losses = [plain(reweight=a).token_loss(batch.behaviour_N, batch).loss_N.tolist() for a in (0.0, 1.0)]
+    assert losses[0] == pytest.approx([1.0, 0.5])  # -A log pi with log pi = -0.5 and -0.25
+    assert losses[1] == pytest.approx([math.exp(-0.5), 0.5 * math.exp(-0.25)])
