@@ -17,6 +17,7 @@ from axiomrm.eval.report import write_report
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.progress import reporter_for_terminal
 from axiomrm.runner import run_pipeline
+from axiomrm.stages.evaluate import COOL, START
 from axiomrm.stages.policy import arms
 from axiomrm.stages.report import Measured, criteria, personal, report_data, worth
 
@@ -49,7 +50,7 @@ def narrowed(config: RunConfig, names: dict[str, str]) -> RunConfig:
 
 def renamed(tuned: Measured, names: dict[str, str]) -> Measured:
     """The tuning run with the chosen arms alone, under the names of the other runs."""
-    start = {"cold_start": tuned.policies["cold_start"]}
+    start = {name: tuned.policies[name] for name in (START, COOL)}
     tuned.policies = start | {new: tuned.policies[old] for new, old in names.items()}
     tuned.arms = {new: tuned.arms[old] for new, old in names.items()}
     return tuned

@@ -180,6 +180,8 @@ class EvaluateConfig(Config):
 
     episodes: int = Field(default=200, ge=1)
     """Held-out episodes a policy."""
+    cool_temperature: float = Field(default=0.3, gt=0)
+    """Sampling temperature of a second evaluation of the cold start: sharper sampling costs no training."""
     best_of_k: int = Field(default=8, ge=2)
     bootstrap_draws: int = Field(default=2000, ge=100)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)

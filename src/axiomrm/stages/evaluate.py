@@ -20,6 +20,8 @@ from axiomrm.stages.policy import evaluate as roll_policy
 from axiomrm.stages.world import load_model, tasks
 
 START = "cold_start"
+COOL = "cold_start_cool"
+"""The cold start sampled at a lower temperature: what sharper sampling gives without any training."""
 
 
 def run(ctx: StageContext) -> Metrics:
@@ -42,14 +44,17 @@ def _once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _policies(ctx: StageContext) -> dict[str, Any]:
-    folders = {START: ctx.artifact("cold_start", "policy")}
+    folders = {START: ctx.artifact("cold_start", "policy"), COOL: ctx.artifact("cold_start", "policy")}
     folders |= {name: ctx.artifact("policy", f"{name}/policy") for name in arms(ctx.config)}
+    warm = ctx.config.policy.train
+    cool = {"rollout": warm.rollout.model_copy(update={"temperature": ctx.config.evaluate.cool_temperature})}
     held = tasks("heldout", "eval", ctx.config.evaluate.episodes, ctx.seed)
     found: dict[str, Any] = {}
     for i, (name, folder) in enumerate(folders.items()):
         ctx.progress(f"policy {name}", i, len(folders))
         model, tokenizer = load_model(folder)
-        episodes = roll_policy(model, TemplateChat(tokenizer), held, ctx.config.policy.train, ctx.seed)
+        settings = warm.model_copy(update=cool) if name == COOL else warm
+        episodes = roll_policy(model, TemplateChat(tokenizer), held, settings, ctx.seed)
         found[name] = {
             "outcomes": {
                 e.trajectory.task_id: e.trajectory.outcome.score if e.trajectory.outcome else None

@@ -36,6 +36,7 @@ _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 ROLES = {"cold_start": "cold_start", "train": "rl", "best_of_k": "best_of_k"}
 LABELS = {
     "cold_start": "cold start (SFT)",
+    "cold_start_cool": "cold start, sampled cooler",
     "train": "process + replay",
     "best_of_k": "best-of-K + SFT",
     "grpo": "GRPO on outcomes",
