@@ -32,9 +32,9 @@ class ProcessReplayConfig(Config):
     kappa: float = Field(default=2.0, ge=0)
     """How many group members the running statistic weighs."""
     local_baseline: Literal["group", "none"] = "group"
-    """``none``: per-turn rewards as they are, so that wrong turns are not pushed down, only right ones up. Less
-    noise where wrong turns are mostly rare tokens, whose gradients are the largest; biased towards what the
-    policy does already when combined with ``reweight``."""
+    """``none``: per-turn rewards as they are, so that right turns are pushed up and wrong ones not down. Less
+    noise where wrong turns are mostly rare tokens, whose gradients are the largest; with ``reweight`` it also
+    sharpens the policy towards what it does already."""
     anchors: bool = False
     """Compare turns that share a state (``info["state_key"]``) before turns that share an index."""
     scale: Literal["none", "batch"] = "batch"
@@ -43,8 +43,8 @@ class ProcessReplayConfig(Config):
     """Width of the declared reward range, in reward units; scales are floored at 5 % of it."""
     correction: Literal["taper", "ratio", "none"] = "taper"
     reweight: float = Field(default=0.0, ge=0, le=1)
-    """α of arXiv:2505.12929: a token's advantage is weighed by α·μ(token) + 1 − α with μ the probability that it
-    was sampled with, so that rare tokens do not drown the others' gradients."""
+    """α of arXiv:2505.12929: a token's advantage is weighed by α·μ(token) + 1 − α, μ the probability with
+    which it was sampled, so that rare tokens do not drown the others' gradients."""
     trust_mask: bool = True
     aggregation: Literal["constant", "token", "step", "trajectory"] = "constant"
     reuse: int = Field(default=3, ge=0)
