@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -57,17 +58,21 @@ def run(arguments: list[str], target: Path, at: int | None) -> tuple[int, int]:
 
 
 def judge_of(words: list[str]) -> RewardModel:
-    """The programmatic judge, or a model with a cache; loaded in the fork, threads do not survive one."""
+    """The programmatic judge, or a model that writes notes, with a cache; both are opened in the fork."""
     if not words:
         return RewardModel.programmatic()
     from axiomrm.rm.cache import with_cache
 
-    return with_cache(RewardModel.from_pretrained(words[0]), words[1])
+    judge = RewardModel.from_pretrained(words[0], mode="critique", max_notes_tokens=4)
+    return with_cache(judge, words[1])
 
 
 def main(arguments: list[str]) -> None:
     """Kill ``KILLS`` runs one after the other, each going on from the last, then let one end."""
     target, rng = Path(arguments[2]), random.Random(int(arguments[3]))
+    if arguments[5:]:  # imported once, before the forks; nothing computes here, so there are no threads yet
+        import_module("axiomrm.rm.engines.transformers")
+        import_module("axiomrm.rm.cache_sql")
     lines, _ = run(
         [*arguments[:5], *arguments[5:6], *([arguments[6] + ".straight"] if arguments[6:] else [])],
         target.with_name("straight.jsonl"),
