@@ -89,26 +89,12 @@ def calibration_metrics(
     if not present:
         none = Estimate(value=None, missing=missing, confidence=confidence)
         return CalibrationMetrics(ece=none, brier=none, nll=none, mean_gold=None, table=())
-    found = _Arrays(present, bins)
-    weights = _weights(present, draws, seed)
-
-    def estimate(statistic: Callable[["_Arrays", Array], Array], shift: bool = False) -> Estimate:
-        value = float(statistic(found, np.ones((1, len(present))))[0])
-        sampled = statistic(found, weights)
-        return from_draws(
-            value,
-            np.maximum(_shifted(sampled, value), 0) if shift else sampled,
-            n=len(present),
-            missing=missing,
-            confidence=confidence,
-            units=len({i.group for i in present if i.group}) + sum(not i.group for i in present),
-            unit="groups",
-        )
-
+    found, weights = _Arrays(present, bins), _weights(present, draws, seed)
+    drawn = _Drawn(present, weights, missing, confidence, "groups")
     return CalibrationMetrics(
-        ece=estimate(_Arrays.ece, shift=True),
-        brier=estimate(_Arrays.brier),
-        nll=estimate(_Arrays.nll),
+        ece=drawn.estimate(found.ece, shift=True, least=0.0),
+        brier=drawn.estimate(found.brier),
+        nll=drawn.estimate(found.nll),
         mean_gold=float(found.gold.mean()),
         table=found.table(),
     )
@@ -145,25 +131,41 @@ def calibration_change(
         return CalibrationChange(ece=none, brier=none, nll=none)
     one, two = _Arrays([b for b, _ in both], bins), _Arrays([a for _, a in both], bins)
     groups = [a for _, a in both]
-    weights = _weights(groups, draws, seed)
+    drawn = _Drawn(groups, _weights(groups, draws, seed), missing, confidence, "groups, paired")
+    return CalibrationChange(
+        ece=drawn.estimate(lambda w: two.ece(w) - one.ece(w), shift=True),
+        brier=drawn.estimate(lambda w: two.brier(w) - one.brier(w)),
+        nll=drawn.estimate(lambda w: two.nll(w) - one.nll(w)),
+    )
 
-    def estimate(statistic: Callable[["_Arrays", Array], Array], shift: bool = False) -> Estimate:
-        all_ = np.ones((1, len(both)))
-        value = float((statistic(two, all_) - statistic(one, all_))[0])
-        sampled = statistic(two, weights) - statistic(one, weights)
+
+class _Drawn:
+    """Items drawn by group, and the estimates on them."""
+
+    def __init__(
+        self, items: Sequence[CalibrationItem], weights: Array, missing: int, confidence: float, unit: str
+    ) -> None:
+        self.weights, self.missing, self.confidence, self.unit = weights, missing, confidence, unit
+        self.n = len(items)
+        self.units = len({i.group for i in items if i.group}) + sum(not i.group for i in items)
+
+    def estimate(
+        self, statistic: Callable[[Array], Array], *, shift: bool = False, least: float = -math.inf
+    ) -> Estimate:
+        """``shift``: centre the draws on the value; ``least``: the smallest value that there can be."""
+        value = float(statistic(np.ones((1, self.n)))[0])
+        sampled = statistic(self.weights)
+        if shift:
+            sampled = np.maximum(sampled - (sampled.mean() - value), least)
         return from_draws(
             value,
-            _shifted(sampled, value) if shift else sampled,
-            n=len(both),
-            missing=missing,
-            confidence=confidence,
-            units=len({i.group for i in groups if i.group}) + sum(not i.group for i in groups),
-            unit="groups, paired",
+            sampled,
+            n=self.n,
+            missing=self.missing,
+            confidence=self.confidence,
+            units=self.units,
+            unit=self.unit,
         )
-
-    return CalibrationChange(
-        ece=estimate(_Arrays.ece, shift=True), brier=estimate(_Arrays.brier), nll=estimate(_Arrays.nll)
-    )
 
 
 class _Arrays:
@@ -218,10 +220,6 @@ def _weights(items: Sequence[CalibrationItem], draws: int, seed: int) -> Array:
     names = [i.group or f"\0{n}" for n, i in enumerate(items)]
     _, cluster = np.unique(names, return_inverse=True)
     return cluster_weights(int(cluster.max()) + 1, draws, np.random.default_rng(seed))[:, cluster]
-
-
-def _shifted(sampled: Array, value: float) -> Array:
-    return np.asarray(sampled - (sampled.mean() - value))
 
 
 def _known(item: CalibrationItem) -> bool:

@@ -208,8 +208,8 @@ class JudgePrompter:
             quotes: its quotes.
             guidelines: the rubric's text for all criteria.
             nonce: draw one with :meth:`random_nonce`; by default the conversation's own.
-            lead_in_loss: whether the lead-in counts. Local engines force it, so by default it does not and
-                the loss of a direct row is the label's; a judge for chat servers must learn to write it.
+            lead_in_loss: whether the lead-in counts. Local engines force it, so by default the loss of a
+                direct row is the label's alone; a judge for chat servers must learn to write it.
 
         Raises:
             ConfigError: the unit cannot be rendered or the label is illegal.
@@ -219,10 +219,9 @@ class JudgePrompter:
         if isinstance(prompt, Failed):
             raise ConfigError(f"training row for {criterion.id!r}: {prompt.detail}")
         completion, at = self.completion_ids(prompt.nonce, criterion.labels, label, notes, quotes)
-        forced = len(self.table(criterion.labels, prompt.nonce).lead_in_ids)
+        forced = 0 if lead_in_loss else len(self.table(criterion.labels, prompt.nonce).lead_in_ids)
         mask = [1] * len(completion)
-        if not lead_in_loss:
-            mask[at - forced : at] = [0] * forced
+        mask[at - forced : at] = [0] * forced
         n = len(prompt.ids)
         return TrainingRow([*prompt.ids, *completion], [0] * n + mask, n + at)
 

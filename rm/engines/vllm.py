@@ -97,13 +97,13 @@ class VllmEngine:
 
         Args:
             folder_or_id: a model folder (one with adapters names its base), or a hub id.
-            dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bf16 where the device is fast in it.
+            dtype: ``float32``, ``bfloat16``, ``float16``, or ``auto`` (bf16 where that is fast).
             end_ids: further tokens that end an answer.
             **options: arguments of ``vllm.LLM`` (``tensor_parallel_size``, ``max_model_len`` …).
 
         Raises:
             ImportError: vLLM is not installed.
-            ConfigError: an unknown dtype, or vLLM cannot start on this model.
+            ConfigError: an unknown dtype, no weight files, or vLLM cannot start on this model.
         """
         vllm, on_cpu = _vllm()
         from transformers import AutoTokenizer
@@ -115,21 +115,15 @@ class VllmEngine:
         base = adapter.base if adapter else folder_or_id
         settings: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, "seed": 0}
         settings |= CPU_OPTIONS if on_cpu else {}
-        if adapter is not None:
-            settings |= {"enable_lora": True, "max_lora_rank": _rank(adapter)}
+        settings |= {"enable_lora": True, "max_lora_rank": _rank(adapter)} if adapter else {}
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
             llm = vllm.LLM(model=base, dtype=precision, **settings | options)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(f"model {folder_or_id!r} cannot be started in vLLM: {reason}") from error
-        identity = {
-            "engine": "vllm",
-            "version": vllm.__version__,
-            "weights": files_hash(base),
-            "adapter": files_hash(folder_or_id) if adapter else "",
-            "dtype": precision,
-        }
+        weights = {"weights": files_hash(base), "adapter": files_hash(folder_or_id) if adapter else ""}
+        identity = {"engine": "vllm", "version": vllm.__version__, **weights, "dtype": precision}
         return cls(llm, tokenizer, identity=identity, end_ids=end_ids, adapter=adapter)
 
     @property

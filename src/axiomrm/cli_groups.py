@@ -15,7 +15,9 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
     Args:
         function: every field of its dataclasses is ``Annotated`` as a typer option and has a default.
     """
-    groups = {name: hint for name, hint in get_type_hints(function).items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {
+        name: hint for name, hint in get_type_hints(function).items() if is_dataclass(hint)
+    }
 
     def command(**given: Any) -> None:
         made = {

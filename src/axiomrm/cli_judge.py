@@ -110,15 +110,20 @@ def judge_for(loading: Loading, options: Mapping[str, Any]) -> RewardModel:
     if model is None:
         return RewardModel.programmatic()
     if loading.served:
-        limits = {"deadline_s": loading.patience, "concurrency": loading.concurrency}
-        rates = {"rpm": loading.rpm, "tpm": loading.tpm}
-        named = {"model": loading.served_model, "tokenizer": loading.tokenizer}
-        return RewardModel.connect(model.split(","), **named, **limits, **rates, **options)
+        limits = {name: getattr(loading, name) for name in ("concurrency", "rpm", "tpm")}
+        return RewardModel.connect(
+            model.split(","),
+            model=loading.served_model,
+            tokenizer=loading.tokenizer,
+            deadline_s=loading.patience,
+            **limits,
+            **options,
+        )
     if _looks_like_a_path(model) and not Path(model).is_dir():
         what = "is a file, not a folder" if Path(model).is_file() else "there is no such folder"
         raise ConfigError(f"--model {model}: {what}; expected a checkpoint folder, a hub id or a URL")
-    local = {"engine": loading.engine, "dtype": loading.dtype, "device": loading.device}
-    return RewardModel.from_pretrained(model, **local, **options)
+    place = {name: getattr(loading, name) for name in ("engine", "dtype", "device")}
+    return RewardModel.from_pretrained(model, **place, **options)
 
 
 def cached(judge: RewardModel, loading: Loading) -> RewardModel:

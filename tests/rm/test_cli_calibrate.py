@@ -130,7 +130,8 @@ def test_gate_says_which_labels_it_left_out(
         (1, "not judged by a model"),
     ):
         assert f"{count} labels left out: {reason}\n" in said
-    found = gate_pairs(read_labels(labels), *map(read_verdicts, files), label_sets(Rubric.load(rubric)))
+    sets, (one, two) = label_sets(Rubric.load(rubric)), (read_verdicts(file) for file in files)
+    found = gate_pairs(read_labels(labels), one, two, sets)
     assert len(found.pairs) + found.left_out.total() == len(named)
 
 

@@ -174,8 +174,9 @@ def test_whatever_python_can_set_has_a_flag(
 
     monkeypatch.setattr("axiomrm.cli_score.judge_for", judge_for)
     words = ("logs.jsonl", "-r", "brief.yaml", "--model", "m", "--cache", "off", "--out", "out.jsonl")
-    plain = {}
-    for name, (flags, value) in {"": ((), None), **FLAGS}.items():
+    plain: dict[str, Any] = {}
+    tried: dict[str, tuple[tuple[str, ...], Any]] = {"": ((), None), **FLAGS}
+    for name, (flags, value) in tried.items():
         assert run(*words, "--replace", *flags).exit_code == 0
         plain = plain or made[-1].settings
         changed = {k: v for k, v in made[-1].settings.items() if v != plain[k]}
@@ -262,7 +263,7 @@ def test_a_stored_calibrator_can_be_left_out(folder: Path, judge_folder: Path) -
     refused = run(*words, "--joint", "2")
     assert isinstance(refused.exception, ConfigError)
     assert "or settings differ" in str(refused.exception) and "--calibration off" in str(refused.exception)
-    flags = {}
+    flags: dict[tuple[str, ...], list[str]] = {}
     for said in ((), ("--calibration", "off"), ("--calibration", "off", "--joint", "2")):
         result = run(*words, *said)
         assert result.exit_code == 0, result.output

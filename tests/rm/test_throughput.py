@@ -1,6 +1,7 @@
 """The sums of the throughput benchmark, and what it does when a server dies."""
 
 import argparse
+import importlib
 import math
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from axiomrm.data.verdict import Scored
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SIDES = ("ours", "first", "vllm", "autorubric", "http")
@@ -18,13 +21,18 @@ def benchmarks_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
+def module(name: str) -> Any:
+    """A file of the benchmarks, which are in no package."""
+    return importlib.import_module(name)
+
+
 def row(side: str, conversation: int, valid: int, cpu_s: float, **more: Any) -> dict[str, Any]:
     place = {"side": side, "mode": "critique", "criteria": 8, "conversation": conversation}
     return {**place, "asked": 8, "valid": valid, "cpu_s": cpu_s, **more}
 
 
 def test_the_ratio_is_that_of_seconds_a_valid_verdict() -> None:
-    from throughput_compare import compared
+    compared = module("throughput_compare").compared
 
     ours = [row("ours", i, 8, 4.0, prompt_tokens=100) for i in (0, 1)]
     first = [row("first", i, 4, 8.0, prompt_tokens=500) for i in (0, 1)]
@@ -36,7 +44,7 @@ def test_the_ratio_is_that_of_seconds_a_valid_verdict() -> None:
 
 
 def test_a_conversation_without_a_valid_verdict_is_left_out_and_counted() -> None:
-    from throughput_compare import compared
+    compared = module("throughput_compare").compared
 
     ours = [row("ours", i, 8, 4.0) for i in range(3)]
     theirs = [row("autorubric", 0, 8, 8.0), row("autorubric", 1, 0, 900.0), row("autorubric", 2, 8, 8.0)]
@@ -47,7 +55,7 @@ def test_a_conversation_without_a_valid_verdict_is_left_out_and_counted() -> Non
 
 @pytest.mark.parametrize("other", ["first", "autorubric"])
 def test_without_any_valid_verdict_there_is_no_ratio_and_the_reason_is_given(other: str) -> None:
-    from throughput_compare import compared
+    compared = module("throughput_compare").compared
 
     ours = [row("ours", i, 8, 4.0, prompt_tokens=100) for i in range(2)]
     theirs = [row(other, i, 0, 8.0, prompt_tokens=500) for i in range(2)]
@@ -58,7 +66,7 @@ def test_without_any_valid_verdict_there_is_no_ratio_and_the_reason_is_given(oth
 
 
 def test_a_number_that_a_row_lacks_is_no_zero() -> None:
-    from throughput_compare import compared
+    compared = module("throughput_compare").compared
 
     ours, first = row("ours", 0, 8, 4.0, prompt_tokens=100), row("first", 0, 8, 8.0)
     with pytest.raises(KeyError, match="prompt_tokens"):
@@ -66,7 +74,7 @@ def test_a_number_that_a_row_lacks_is_no_zero() -> None:
 
 
 def test_a_row_that_cost_nothing_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    from throughput_compare import keep
+    keep = module("throughput_compare").keep
 
     rows: list[dict[str, Any]] = []
     for cpu_s in (-3.5, 0.0, 2.5):
@@ -78,15 +86,14 @@ def test_a_row_that_cost_nothing_is_not_kept(capsys: pytest.CaptureFixture[str])
 def test_a_server_that_dies_stops_the_run_and_leaves_no_row(
     tmp_path: Path, tiny_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import judge_throughput
-    from throughput_server import Server
+    judge_throughput, server = module("judge_throughput"), module("throughput_server")
 
     tiny_tokenizer.save_pretrained(tmp_path / "model")
     sleep = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     asked: list[int] = []
 
     def start(sides: Any, _: str) -> Any:
-        sides._server = Server("http://127.0.0.1:9/v1", sleep, tmp_path / "server.log")
+        sides._server = server.Server("http://127.0.0.1:9/v1", sleep, tmp_path / "server.log")
 
         def run(*_: Any) -> dict[str, Any]:
             asked.append(1)
@@ -114,10 +121,7 @@ def test_a_server_that_dies_stops_the_run_and_leaves_no_row(
 
 
 def test_a_mean_mass_of_nothing_is_missing() -> None:
-    import calibration
-
-    from axiomrm.data.verdict import Scored
-
+    calibration = module("calibration")
     some = [Scored(value=1, label="Y", captured_mass=mass) for mass in (0.2, None, 0.4)]
     assert calibration.mean_mass(some) == pytest.approx(0.3)
     assert calibration.mean_mass(some[1:2]) is None
