@@ -33,17 +33,7 @@ def admission_check(
     Raises:
         DataError: outside the limits, naming the likely causes.
     """
-    if len(logp) != len(behaviour):
-        raise DataError(f"admission: {len(logp)} trainer log-probs for {len(behaviour)} sampled ids")
-    if not np.isfinite(behaviour).all():
-        raise DataError("admission: behaviour log-prob not finite")
-    gap = np.asarray(logp, dtype=np.float64) - np.asarray(behaviour, dtype=np.float64)
-    seen = {
-        "admission/max_abs": float(np.abs(gap).max(initial=0.0)),
-        "admission/mean_abs": float(np.abs(gap).mean()) if gap.size else 0.0,
-        "admission/mean": float(gap.mean()) if gap.size else 0.0,
-        "admission/p999_abs": float(np.quantile(np.abs(gap), 0.999)) if gap.size else 0.0,
-    }
+    seen = _differences(logp, behaviour)
     if same_engine:
         bad = not seen["admission/max_abs"] < max_gap
         limit = f"max abs < {max_gap}"
@@ -61,3 +51,18 @@ def admission_check(
             f"accepted: {limit}); {CAUSES}"
         )
     return seen
+
+
+def _differences(logp: NDArray[np.float32], behaviour: NDArray[np.float32]) -> dict[str, float]:
+    if len(logp) != len(behaviour):
+        raise DataError(f"admission: {len(logp)} trainer log-probs for {len(behaviour)} sampled ids")
+    if not np.isfinite(behaviour).all():
+        raise DataError("admission: behaviour log-prob not finite")
+    gap = np.asarray(logp, dtype=np.float64) - np.asarray(behaviour, dtype=np.float64)
+    size = np.abs(gap)
+    return {
+        "admission/max_abs": float(size.max(initial=0.0)),
+        "admission/mean_abs": float(size.mean()) if gap.size else 0.0,
+        "admission/mean": float(gap.mean()) if gap.size else 0.0,
+        "admission/p999_abs": float(np.quantile(size, 0.999)) if gap.size else 0.0,
+    }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.config import PolicyConfig
 
 FORMAT = 1
 LATEST = "checkpoint"
@@ -65,3 +67,33 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError(f"{path}: checkpoint format {state.get('format')!r}, this version reads {FORMAT}")
     tensors = torch.load(path / "tensors.pt", map_location="cpu", weights_only=True)
     return tensors, state
+
+
+def kept_rows(path: Path, iteration: int) -> list[dict[str, float]]:
+    """Metrics rows up to a checkpoint; later ones, of iterations that will run again, leave the file."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()[:iteration]
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    partial.replace(path)
+    rows = [json.loads(line) for line in lines]
+    return [{key: math.nan if value is None else value for key, value in row.items()} for row in rows]
+
+
+def check_same_run(path: Path, state: dict[str, Any], config: PolicyConfig, reference_hash: str) -> None:
+    """Refuse a checkpoint of a run with other settings (the number of iterations aside) or another start.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    mine = config.model_dump(mode="json")
+    # Read through the class, so that a field the writer did not know has its default.
+    theirs = PolicyConfig.model_validate(state["config"]).model_dump(mode="json")
+    different = sorted(k for k in mine if k != "iterations" and mine[k] != theirs[k])
+    if different:
+        raise ConfigError(
+            f"{path}: written with other values of {different!r}; use a new folder or the old ones"
+        )
+    if state["reference"] != reference_hash:
+        raise ConfigError(f"{path}: the starting weights differ; pass the model the run began with")

@@ -49,6 +49,15 @@ class StatefulJudge(Protocol):
         ...
 
 
+@runtime_checkable
+class ForgetfulJudge(Protocol):
+    """A reward source that keeps something of each user."""
+
+    def forget(self, subject: str) -> None:
+        """Consent withdrawn: drop it."""
+        ...
+
+
 @dataclass
 class Episode:
     """One rollout: what is trained on and what people and judges read."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from axiomrm.data.trajectory import Trajectory, canonical_json
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.policy_opt.reward import StatefulJudge, TurnJudge, TurnScores
+from axiomrm.policy_opt.reward import ForgetfulJudge, StatefulJudge, TurnJudge, TurnScores
 
 NOT_ASKED = "not_asked:"
 
@@ -93,6 +93,13 @@ class Composite:
         """The inverse of ``state_dict``."""
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
+
+    def forget(self, subject: str) -> None:
+        """Consent withdrawn: every part that keeps something of the user drops it."""
+        parts: list[object] = [*self.parts.values()]
+        for part in parts:
+            if isinstance(part, ForgetfulJudge):
+                part.forget(subject)
 
     def _stateful(self) -> dict[str, StatefulJudge]:
         parts: dict[str, object] = {**self.parts}

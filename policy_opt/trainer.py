@@ -6,7 +6,6 @@ checkpoint, and metrics rows after it are dropped and written again.
 """
 
 import copy
-import json
 import math
 import time
 from collections import Counter
@@ -45,7 +44,22 @@ MIN_VERDICTS = 40
 
 
 class PolicyTrainer:
-    """Trains ``model`` in place; ``run`` resumes from ``folder`` if it holds a checkpoint."""
+    """Trains ``model`` in place; ``run`` resumes from ``folder`` if it holds a checkpoint.
+
+    Args:
+        model: causal language model to train, holding the starting weights (also when resuming): they are the
+            frozen reference.
+        chat: messages to ids and back.
+        env_factory: makes a fresh environment an episode.
+        tasks: training tasks, drawn without replacement, reshuffled each round.
+        config: the run.
+        folder: checkpoints and ``metrics.jsonl``.
+        turn_judge: asked for turns whose reward the environment left to the judge; ``None`` = outcome only.
+        on_iteration: called after each iteration with its number, metrics and rollouts, again for an
+            iteration that a kill makes run again (for reports and bars).
+        heldout: criteria that the policy is not rewarded for, for the monitors.
+        tracker: gets each metrics row besides ``metrics.jsonl``.
+    """
 
     def __init__(
         self,
@@ -61,20 +75,6 @@ class PolicyTrainer:
         heldout: HeldOut | None = None,
         tracker: Tracker | None = None,
     ) -> None:
-        """Args:
-        model: causal language model to train, holding the starting weights (also when resuming): they are the
-            frozen reference.
-        chat: messages to ids and back.
-        env_factory: makes a fresh environment an episode.
-        tasks: training tasks, drawn without replacement, reshuffled each round.
-        config: the run.
-        folder: checkpoints and ``metrics.jsonl``.
-        turn_judge: asked for turns whose reward the environment left to the judge; ``None`` = outcome only.
-        on_iteration: called after each iteration with its number, metrics and rollouts, again for an
-            iteration that a kill makes run again (for reports and bars).
-        heldout: criteria that the policy is not rewarded for, for the monitors.
-        tracker: gets each metrics row besides ``metrics.jsonl``.
-        """
         if not tasks:
             raise ConfigError("policy training: no tasks given; pass at least one")
         self.model, self.chat, self.env_factory, self.tasks = model, chat, env_factory, list(tasks)
@@ -109,7 +109,7 @@ class PolicyTrainer:
         """Run (the rest of) the iterations; returns one metrics row an iteration, earlier ones included."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._resume()
-        rows = self._kept_rows()
+        rows = checkpoint.kept_rows(self._metrics_path, self.iteration)
         while self.iteration < self.config.iterations:
             self.watch.stop_if_gamed(self.iteration)
             metrics, episodes = self._iterate()
@@ -235,20 +235,18 @@ class PolicyTrainer:
             or (enough and stats.grad_norm > STOP_REUSE_GRAD * float(np.median(self.grad_norms)))
         )
 
+    def forget(self, subject: str) -> int:
+        """Consent withdrawn while the run goes on: the subject's stored rollouts go, and what the reward
+        source keeps of the subject; the next checkpoint holds neither. Returns how many rollouts. For a run
+        that stands still: `forget_subject`.
+        """
+        if isinstance(self.turn_judge, reward.ForgetfulJudge):
+            self.turn_judge.forget(subject)
+        return self.algorithm.forget(subject)
+
     @property
     def _metrics_path(self) -> Path:
         return self.folder / "metrics.jsonl"
-
-    def _kept_rows(self) -> list[Metrics]:
-        """Rows up to the checkpoint; later ones belong to iterations that will run again."""
-        if not self._metrics_path.exists():
-            return []
-        lines = self._metrics_path.read_text(encoding="utf-8").splitlines()[: self.iteration]
-        partial = self._metrics_path.with_suffix(".partial")
-        partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        partial.replace(self._metrics_path)
-        rows = [json.loads(line) for line in lines]
-        return [{key: math.nan if value is None else value for key, value in row.items()} for row in rows]
 
     def _save(self) -> None:
         checkpoint.save(
@@ -275,7 +273,7 @@ class PolicyTrainer:
         if path is None:
             return
         tensors, state = checkpoint.load(path)
-        self._check_same_run(path, state)
+        checkpoint.check_same_run(path, state, self.config, self.reference_hash)
         self.model.load_state_dict(tensors["model"])
         self.optimizer.load_state_dict(tensors["optimizer"])
         torch.set_rng_state(tensors["torch_rng"])
@@ -285,15 +283,3 @@ class PolicyTrainer:
         if isinstance(self.turn_judge, StatefulJudge) and state.get("judge") is not None:
             self.turn_judge.load_state_dict(state["judge"])
         self.grad_norms, self.iteration = state["grad_norms"], state["iteration"]
-
-    def _check_same_run(self, path: Path, state: dict[str, Any]) -> None:
-        mine = self.config.model_dump(mode="json")
-        # Read through the class, so that a field the writer did not know has its default.
-        theirs = PolicyConfig.model_validate(state["config"]).model_dump(mode="json")
-        different = sorted(k for k in mine if k != "iterations" and mine[k] != theirs[k])
-        if different:
-            raise ConfigError(
-                f"{path}: written with other values of {different!r}; use a new folder or the old ones"
-            )
-        if state["reference"] != self.reference_hash:
-            raise ConfigError(f"{path}: the starting weights differ; pass the model the run began with")

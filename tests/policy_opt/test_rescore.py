@@ -43,6 +43,10 @@ class NewJudge:
 
     def __init__(self, value: float = 0.5, mute: Sequence[str] = ()) -> None:
         self.value, self.mute, self.asked = value, set(mute), list[str]()
+        self.forgotten: list[str] = []
+
+    def forget(self, subject: str) -> None:
+        self.forgotten.append(subject)
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         self.asked += [str(t.id) for t in trajectories]
@@ -132,6 +136,8 @@ def test_the_trainer_keeps_transcripts_and_hands_the_judge_over(toy: Any, tmp_pa
     assert len(again.asked) > 4  # four fresh ones and stored ones
     assert {s.judge_revision for r in second.algorithm.buffer.records for s in r.steps} == {"r2"}
     forgets(tmp_path)
+    assert second.forget("u1") > 0 and again.forgotten == ["u1"]
+    assert '"u1"' not in json.dumps(second.algorithm.state_dict())
 
 
 def forgets(folder: Path) -> None:

@@ -238,7 +238,8 @@ def test_scales_are_as_they_were_before_the_batch_survive_a_checkpoint_and_can_b
     two.load_state_dict(json.loads(json.dumps(one.state_dict())))
     batch = [spoke("2", ANNA, "short", "this is far too long", "short")]
     assert one(batch)[0].turns == two(batch)[0].turns == [1.0, -1.0, 1.0]
-    one.forget(ANNA)
+    mixed = Composite({"users": one, "steps": verifier_reward}, {"users": 1.0, "steps": 1.0})
+    mixed.forget(ANNA)  # a part that keeps nothing is left alone
     assert one.state_dict() == {} and math.isnan(one(batch)[0].turns[0])
 
 
