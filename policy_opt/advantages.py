@@ -21,6 +21,8 @@ from axiomrm.errors import DataError
 
 FloatArray = NDArray[np.float64]
 Scale = Literal["none", "batch", "group"]
+CLIP = 3.0
+"""Greatest absolute advantage that is trained on."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -110,13 +112,13 @@ def scaled(raw: float, sigma: float, floor: float) -> float:
     return raw / max(sigma, floor) if not np.isnan(sigma) else raw / floor
 
 
-def mix(a_global: float, a_local: float, *, alpha: float, beta_eff: float, clip: float = 3.0) -> float:
-    """Weighted sum of both advantages, clipped.
+def mix(a_global: float, a_local: float, *, alpha: float, beta_eff: float) -> float:
+    """Weighted sum of both advantages, clipped at ±`CLIP`.
 
     A missing term, or one without weight, is left out; nothing left = NaN: the step is not drawn.
     """
     terms = [w * a for w, a in ((alpha, a_global), (beta_eff, a_local)) if w > 0 and not np.isnan(a)]
-    return float(np.clip(sum(terms), -clip, clip)) if terms else float("nan")
+    return float(np.clip(sum(terms), -CLIP, CLIP)) if terms else float("nan")
 
 
 def group_advantages(

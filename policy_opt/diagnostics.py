@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from axiomrm.policy_opt.advantages import CLIP
 from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.behaviour import SOLVED, behaviour, behaviour_means
 from axiomrm.policy_opt.kl import k3
@@ -46,16 +47,13 @@ def update_diagnostics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStat
     if not every:
         return {}
     rho = np.array([r for stats in every for r in stats.rho], dtype=np.float64)
-    gaps = [
-        float(k3(policy, behaviour).mean())
-        for stats in every
-        for policy, behaviour in zip(stats.logps, stats.behaviour, strict=True)
-        if torch.numel(policy)
-    ]
+    gaps = torch.cat(
+        [k3(torch.cat(s.logps), torch.cat(s.behaviour)) for s in every if s.logps] or [torch.empty(0)]
+    )
     return {
         "offpolicy/rho_mean": float(rho.mean()) if rho.size else NAN,
         "offpolicy/chi2": float((rho**2).mean() - 1.0) if rho.size else NAN,
-        "offpolicy/k3_behaviour_nats_per_token": known_mean(gaps),
+        "offpolicy/k3_behaviour_nats_per_token": float(gaps.mean()) if gaps.numel() else NAN,
         "replay/reused_updates_share": len(reused) / len(every),
     }
 
@@ -111,20 +109,17 @@ def _or_nan(value: float | None) -> float:
     return NAN if value is None else value
 
 
-def advantage_diagnostics(
-    terms: Sequence[tuple[float, float]], mixed: Sequence[float], clip: float = 3.0
-) -> dict[str, float]:
+def advantage_diagnostics(terms: Sequence[tuple[float, float]], mixed: Sequence[float]) -> dict[str, float]:
     """Shares of steps whose mixed advantage is 0, is clipped, or whose two terms pull apart.
 
     Args:
         terms: scaled global and local advantage of each step; NaN = missing.
         mixed: the advantage that is trained on; NaN = not drawn.
-        clip: bound of the mix.
     """
     values = np.array([value for value in mixed if not np.isnan(value)])
     both = np.array([a * b for a, b in terms if not (np.isnan(a) or np.isnan(b))])
     return {
         "advantage/zero_share": float((np.abs(values) < 1e-6).mean()) if values.size else NAN,
-        "advantage/clipped_share": float((np.abs(values) >= clip).mean()) if values.size else NAN,
+        "advantage/clipped_share": float((np.abs(values) >= CLIP).mean()) if values.size else NAN,
         "advantage/sign_conflict_share": float((both < 0).mean()) if both.size else NAN,
     }

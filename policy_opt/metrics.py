@@ -76,7 +76,8 @@ def update_metrics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) 
         "offpolicy/rho_max": max(r for stats in every for r in stats.rho),
         "offpolicy/m2": _mean([m for stats in every for m in stats.m2]),
     }
-    gaps = torch.cat([a - b for a, b in zip(fresh[0].logps, fresh[0].behaviour, strict=True)])
+    mine, sampled = fresh[0].fresh_logps()
+    gaps = mine - sampled
     return out | {"offpolicy/admission_max": float(gaps.abs().max()) if gaps.numel() else NAN}
 
 

@@ -25,7 +25,6 @@ LEAST_SPREAD = {"judge": 0.03}
 """Least standard deviation of a z-score, 0.05 where none stands here: the warm-up is short."""
 BACK = 20
 """Iterations that a collapse is measured against."""
-KL_BOUNDS = (1e-4, 1.0)
 GAMED = frozenset({"divergence", "heldout_divergence"})
 """Alarms after which turn rewards are not to be trusted."""
 
@@ -123,7 +122,7 @@ class Monitors:
             self._gradient(row),
             self._replay(row),
             self._useless(row),
-            self._clamped(),
+            self._clamped(row),
         ]
         alarms = [alarm for alarm in found if alarm is not None]
         self.gamed = self.gamed or any(alarm.name in GAMED for alarm in alarms)
@@ -186,11 +185,11 @@ class Monitors:
             return None
         return Alarm("discrimination", f"turn rewards do not predict the outcome (disc {row['disc']:.2f})")
 
-    def _clamped(self) -> Alarm | None:
-        last = [r.get("kl_beta", np.nan) for r in self.history[-self.config.clamped_iterations :]]
-        if len(last) < self.config.clamped_iterations or any(value not in KL_BOUNDS for value in last):
+    def _clamped(self, row: Row) -> Alarm | None:
+        iterations = row.get("kl_at_clamp", np.nan)
+        if not iterations >= self.config.clamped_iterations:
             return None
-        return Alarm("kl_clamped", f"KL coefficient at {last[-1]:g} for {len(last)} iterations")
+        return Alarm("kl_clamped", f"KL coefficient at a bound for {iterations:.0f} iterations")
 
     # --- memory ---------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ FROM_METRICS = {
     "disc_groups": "advantage/disc_groups",
     "beta_eff": "advantage/beta_eff",
     "kl_beta": "kl/beta",
+    "kl_at_clamp": "kl/at_clamp",
 }
 """Names in a row to those in ``metrics.jsonl``."""
 

@@ -27,15 +27,23 @@ class UpdateStats:
     grad_norm: float = float("nan")
     tokens: int = 0
     logps: list[Tensor] = field(default_factory=list)
-    """Of fresh tokens."""
+    """Of every drawn token."""
     behaviour: list[Tensor] = field(default_factory=list)
-    """Of fresh tokens."""
+    """Of every drawn token, from the policy that sampled it."""
+    fresh: list[Tensor] = field(default_factory=list)
+    """Which of them the policy of this iteration sampled."""
     fresh_k3: list[Tensor] = field(default_factory=list)
     entropy: list[Tensor] = field(default_factory=list)
     keep: list[bool] = field(default_factory=list)
     correction: list[float] = field(default_factory=list)
     rho: list[float] = field(default_factory=list)
     m2: list[float] = field(default_factory=list)
+
+    def fresh_logps(self) -> tuple[Tensor, Tensor]:
+        """Trainer's and sampler's log-probs of fresh tokens, which must agree before the first update."""
+        nothing = [torch.empty(0)]
+        keep = torch.cat(self.fresh or [torch.empty(0, dtype=torch.bool)])
+        return torch.cat(self.logps or nothing)[keep], torch.cat(self.behaviour or nothing)[keep]
 
     @property
     def fresh_kl(self) -> float:
@@ -98,8 +106,9 @@ def _note(
     stats.loss += float(loss.detach())
     stats.tokens += int(batch.attention_mask_RL.sum())
     fresh_N = batch.fresh_S[batch.step_N]
-    stats.logps.append(logp_N[fresh_N])
-    stats.behaviour.append(batch.behaviour_N[fresh_N])
+    stats.logps.append(logp_N)
+    stats.behaviour.append(batch.behaviour_N)
+    stats.fresh.append(fresh_N)
     stats.entropy.append(entropy_N)
     if batch.reference_N is not None:
         stats.fresh_k3.append(k3(logp_N, batch.reference_N)[fresh_N])
@@ -131,9 +140,8 @@ def optimizer_step(
     optimizer.zero_grad(set_to_none=True)
     stats = accumulate_gradient(model, algorithm, minibatch, kl_beta=kl_beta, token_budget=token_budget)
     if admission_gap is not None:
-        admission_check(
-            torch.cat(stats.logps).numpy(), torch.cat(stats.behaviour).numpy(), max_gap=admission_gap
-        )
+        mine, sampled = stats.fresh_logps()
+        admission_check(mine.numpy(), sampled.numpy(), max_gap=admission_gap)
     parameters = [p for p in model.parameters() if p.grad is not None]
     if parameters:
         stats.grad_norm = float(nn.utils.clip_grad_norm_(parameters, grad_clip))

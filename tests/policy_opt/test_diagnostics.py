@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from axiomrm.data.trajectory import Message, ToolCall, Trajectory
+from axiomrm.policy_opt.advantages import mix
 from axiomrm.policy_opt.diagnostics import advantage_diagnostics, episode_diagnostics
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.reward import Episode
@@ -52,3 +53,9 @@ def test_shares_of_advantages_by_hand() -> None:
         "advantage/zero_share": 0.25, "advantage/clipped_share": 0.5, "advantage/sign_conflict_share": 0.5,
     }  # fmt: skip
     assert all(math.isnan(value) for value in advantage_diagnostics([], []).values())
+
+
+def test_what_the_mix_clips_is_what_is_counted_as_clipped() -> None:
+    most = mix(1e6, NAN, alpha=1.0, beta_eff=0.0)
+    found = advantage_diagnostics([], [most, -most, most - 1e-6, 0.0])
+    assert found["advantage/clipped_share"] == 0.5

@@ -5,6 +5,7 @@ import pytest
 
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.policy_opt.heldout import HeldOutCriteria
+from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.monitors import Monitors
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.reward import Episode, TurnScores
@@ -84,7 +85,7 @@ def quiet_row(**changed: float) -> dict[str, float]:
         "judge": 0.5, "outcome": 0.4, "canned": 0.02, "length_correlation": 0.1, "turns_correlation": 0.0,
         "abstained": 0.0, "failed": 0.0, "coverage": 0.9, "group_std": 0.4, "repetition": 0.05, "duplicates": 0.02,
         "no_effect": 0.05, "refusals": 0.0, "dominant": 0.4, "entropy": 0.8, "grad_norm": 1.0, "ess_frac": 0.9,
-        "disc": 0.3, "disc_groups": 64.0, "beta_eff": 0.5, "kl_beta": 0.02, "heldout": 0.5,
+        "disc": 0.3, "disc_groups": 64.0, "beta_eff": 0.5, "kl_beta": 0.02, "kl_at_clamp": 0.0, "heldout": 0.5,
     }  # fmt: skip
     return row | changed
 
@@ -122,7 +123,7 @@ def alarms_of(*later: dict[str, float], usual: dict[str, float] | None = None) -
         ("gradient", {"grad_norm": 6.0}, {"grad_norm": 4.0}, 1),
         ("replay_weights", {"ess_frac": 0.1}, {"ess_frac": 0.3}, 2),
         ("discrimination", {"disc": 0.01}, {"disc": 0.01, "disc_groups": 20.0}, 1),
-        ("kl_clamped", {"kl_beta": 1e-4}, {"kl_beta": 2e-4}, 10),
+        ("kl_clamped", {"kl_at_clamp": 10.0}, {"kl_at_clamp": 9.0}, 1),
     ],
 )
 def test_each_alarm_has_what_triggers_it_and_what_does_not(
@@ -239,3 +240,12 @@ def test_the_alarm_comes_before_ten_points_are_lost_and_seldom_without_cause() -
         false += chain(seed, filler_pay=0.0, alpha=1.0)[1] is not None
     assert lost == 10 and early >= 9 and false <= 1
     assert fallen >= 5 and slow >= fallen - 1
+
+
+def test_a_controller_with_bounds_of_its_own_is_seen_to_stick_at_them() -> None:
+    controller, monitors, found = KLController(beta=2e-3, lowest=1e-3), Monitors(), []
+    for _ in range(60):
+        controller.update(0.0)
+        metrics = {"kl/beta": controller.beta, "kl/at_clamp": float(controller.at_clamp)}
+        found = [alarm.name for alarm in monitors.update([], metrics)]
+    assert controller.beta == 1e-3 and found == ["kl_clamped"]

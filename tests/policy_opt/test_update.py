@@ -1,6 +1,7 @@
 """The gradient does not depend on how a minibatch is cut, padded or ordered."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.algorithm import Algorithm, Minibatch
 from axiomrm.policy_opt.config import GRPOConfig, ProcessReplayConfig
+from axiomrm.policy_opt.diagnostics import update_diagnostics
 from axiomrm.policy_opt.grpo import GRPO
 from axiomrm.policy_opt.logprobs import selected_logprobs
+from axiomrm.policy_opt.metrics import update_metrics
 from axiomrm.policy_opt.packing import DrawnStep, action_mask, extends, micro_batches
 from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.rollout import collect, group_requests
@@ -126,3 +129,18 @@ def test_another_engine_is_judged_on_the_mean_not_on_the_worst_token() -> None:
         admission_check(
             np.array([-1.3, -0.9], np.float32), np.array([-1.0, -1.0], np.float32), same_engine=False
         )
+
+
+def test_replayed_tokens_count_in_the_distance_to_their_sampler_and_not_in_the_admission(toy: Any) -> None:
+    model = toy.warm()
+    fresh = drawn_steps(toy, model)
+    stale = [replace(item, fresh=False) for item in drawn_steps(toy, model)]
+    for item in stale:
+        item.step.behaviour_logprobs = item.step.behaviour_logprobs - np.float32(0.5)
+    minibatch = Minibatch([*fresh, *stale], False, "constant", 7.0)
+    stats = accumulate_gradient(model, GRPO(GRPOConfig()), minibatch, kl_beta=0.0, token_budget=200)
+    # log pi is 0.5 above log mu on half of the tokens: k3 = exp(-0.5) - 1 + 0.5 there
+    found = update_diagnostics([stats], [])
+    expected = (np.exp(-0.5) - 0.5) / 2
+    assert found["offpolicy/k3_behaviour_nats_per_token"] == pytest.approx(expected, rel=1e-3)
+    assert update_metrics([stats], [])["offpolicy/admission_max"] < 1e-3
