@@ -7,6 +7,7 @@ resumed run logs the iterations that a kill makes run again under the same step,
 
 import importlib
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -37,7 +38,7 @@ def open_tracker(
 
     Args:
         name: which one; ``wandb`` runs offline unless ``WANDB_MODE`` says otherwise.
-        folder: its files go into a folder of the tracker's name below it.
+        folder: its files go into a folder of the tracker's name below it (trackio: see `Trackio`).
         run: name of the run in the tracker.
         config: settings to show beside the curves.
 
@@ -48,11 +49,13 @@ def open_tracker(
         return None
     if name not in TRACKERS:
         raise ConfigError(f"tracker {name!r} is not one of none, {', '.join(TRACKERS)}")
+    target = folder / name
+    if name == "trackio":
+        os.environ.setdefault("TRACKIO_DIR", str(target))  # trackio reads it once, when it is imported
     try:
         importlib.import_module(NEEDS[name])
     except ImportError as error:
         raise ConfigError(f"tracker {name!r} is not installed: pip install {INSTALL[name]}") from error
-    target = folder / name
     target.mkdir(parents=True, exist_ok=True)
     return TRACKERS[name](target, run, dict(config or {}))
 
@@ -86,8 +89,6 @@ class WeightsAndBiases:
     """An offline run (``wandb sync`` uploads it); a resumed run goes on under the same id."""
 
     def __init__(self, folder: Path, run: str, config: Mapping[str, Any]) -> None:
-        import os
-
         wandb: Any = importlib.import_module("wandb")
         mode = os.environ.get("WANDB_MODE", "offline")
         self.run: Any = wandb.init(
@@ -110,12 +111,13 @@ class WeightsAndBiases:
 
 
 class Trackio:
-    """A local trackio project; ``TRACKIO_DIR`` says where if it is set."""
+    """A local trackio project, a run in it.
+
+    A process has one trackio folder: that of ``TRACKIO_DIR`` if it was set, else the first run's. Later runs
+    of the process (the other arms) lie there too, under their own names.
+    """
 
     def __init__(self, folder: Path, run: str, config: Mapping[str, Any]) -> None:
-        import os
-
-        os.environ.setdefault("TRACKIO_DIR", str(folder))
         self.module: Any = importlib.import_module("trackio")
         self.module.init(project="axiomrm", name=run, config=dict(config), resume="allow")
 

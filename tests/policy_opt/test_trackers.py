@@ -1,5 +1,6 @@
 import importlib.util
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,52 @@ def test_trackio_writes_a_local_project(tmp_path: Path, monkeypatch: pytest.Monk
     tracker.log(0, ROWS[1])
     tracker.close()
     assert [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+TRACKIO_STAND_IN = """
+import os
+from pathlib import Path
+
+PLACE = Path(os.environ.get("TRACKIO_DIR") or os.environ["HOME_OF_TRACKIO"])  # as trackio does: once, at the import
+
+
+def init(project, name, config, resume):
+    global run
+    run = PLACE / f"{project}-{name}"
+
+
+def log(metrics, step):
+    PLACE.mkdir(parents=True, exist_ok=True)
+    with run.open("a") as file:
+        file.write(f"{step} {metrics}\\n")
+
+
+def finish():
+    pass
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("trackio") is not None, reason="trackio is installed")
+@pytest.mark.parametrize("chosen", [True, False])
+def test_trackio_finds_its_folder_before_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool
+) -> None:
+    """A stand-in that reads the variable when trackio does; the real one is in no list of ours."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "trackio.py").write_text(TRACKIO_STAND_IN)
+    monkeypatch.syspath_prepend(tmp_path / "package")
+    monkeypatch.setenv("HOME_OF_TRACKIO", str(tmp_path / "home"))
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "chosen"))
+    if not chosen:
+        monkeypatch.delenv("TRACKIO_DIR")
+    try:
+        for arm in ("a", "b"):
+            tracker = open_tracker("trackio", tmp_path / arm, arm)
+            assert tracker is not None
+            tracker.log(0, ROWS[1])
+            tracker.close()
+    finally:
+        sys.modules.pop("trackio", None)
+    place = tmp_path / "chosen" if chosen else tmp_path / "a" / "trackio"
+    assert sorted(p.name for p in place.iterdir()) == ["axiomrm-a", "axiomrm-b"]
+    assert not (tmp_path / "home").exists()
