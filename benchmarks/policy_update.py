@@ -222,7 +222,8 @@ def head_section(positions: int, actions: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def seconds(run: Arm) -> float:
+def seconds(model: Any, run: Arm) -> float:
+    model.zero_grad()
     started = time.process_time()
     run()
     return time.process_time() - started
@@ -252,49 +253,39 @@ def agreement(model: Any, table: dict[str, Arm]) -> dict[str, float]:
     return found
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    for name, default in (
-        ("turns", 8),
-        ("prompt", 64),
-        ("action", 32),
-        ("layers", 30),
-        ("repeats", 5),
-        ("trajectories", 4),
-    ):
+    defaults = {"turns": 8, "prompt": 64, "action": 32, "layers": 30, "repeats": 5, "trajectories": 4}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
     torch.set_num_threads(1)
-    settings = vars(args) | {
-        "torch": torch.__version__,
-        "machine": platform.processor() or platform.machine(),
-    }
+    settings = {k: v for k, v in vars(args).items() if k != "repeats"}
+    settings |= {"torch": torch.__version__, "machine": platform.processor() or platform.machine()}
     rows = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
-    if rows.get("settings") != {k: v for k, v in settings.items() if k != "repeats"}:
-        rows = {"settings": {k: v for k, v in settings.items() if k != "repeats"}, "seconds": {}}
+    if rows.get("settings") != settings:
+        rows = {"settings": settings, "seconds": {}}
     model = smollm2(args.layers)
     with tempfile.TemporaryDirectory() as folder:
         table = arms(model, args, folder)
-        width = args.turns * (args.prompt + args.action)
         if "head_and_loss" not in rows:
-            rows["head_and_loss"] = [
-                head_section(n * width, n * args.turns * args.action) for n in (1, args.trajectories)
-            ]
+            sizes = [n * args.turns for n in (1, args.trajectories)]
+            sections = [head_section(n * (args.prompt + args.action), n * args.action) for n in sizes]
+            rows["head_and_loss"] = sections
             write(rows)
         if "gradient_relative_difference" not in rows:
             rows["gradient_relative_difference"] = agreement(model, table)
             write(rows)
         done = rows["seconds"]
         while len(done.get("trl_packed", [])) < args.repeats:
-            measured = {}
-            for name, run in table.items():
-                model.zero_grad()
-                measured[name] = seconds(run)
-            for name, value in measured.items():
+            for name, value in {name: seconds(model, run) for name, run in table.items()}.items():
                 done.setdefault(name, []).append(value)
-            rows["time_over_packed"] = {
-                n: interval(v, done["packed"]) for n, v in done.items() if n != "packed"
-            }
+            others = {name: values for name, values in done.items() if name != "packed"}
+            rows["time_over_packed"] = {n: interval(v, done["packed"]) for n, v in others.items()}
             write(rows)
     print(json.dumps(rows, indent=1))
 

@@ -10,7 +10,6 @@ split. Intervals: 95 %, bootstrap over groups. Oldest messages of long contexts 
 
 import argparse
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from axiomrm.data.splits import split_by_group
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import Message, PreferencePair, Trajectory
 from axiomrm.data.verdict import Failed
+from axiomrm.data.writing import atomic_file
 from axiomrm.rm.engines.transformers import TransformersEngine
 from axiomrm.rm.prompt import Criterion, JudgePrompter
 from axiomrm.rm.training.config import LoraSettings, StageConfig
@@ -34,6 +34,7 @@ from axiomrm.rm.training.stages import train_stage
 ASK = "Is the last reply helpful, honest and harmless?"
 LEFT_OUT = "(earlier messages left out)"
 ROOT = Path(__file__).resolve().parents[1]
+Margins = dict[str, list[float | None]]
 CONFIG = StageConfig(
     stage="rm.general",
     template="compact",
@@ -184,7 +185,7 @@ def paired_gain(ours: list[float | None], other: list[float | None], groups: lis
     return {"gain": sum(g for g, _ in both) / len(both), "interval_95": [means[99], means[3899]]}
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -196,7 +197,46 @@ def main() -> None:
     parser.add_argument(
         "--pairs", type=int, default=None, help="only so many pairs of each side (a smoke test)"
     )
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def margins_of(args: argparse.Namespace, folder: Path, train: Any, held: Any, tokenizer: Any) -> Margins:
+    """How far each judge prefers the right answer of each held-out pair; ``None``: it failed."""
+    tokens = args.context_tokens
+    return {
+        "rm.general": scores(folder, held, tokens, args.work / "trained.jsonl", tokenizer),
+        "untrained base": scores(args.model, held, tokens, args.work / "base.jsonl", tokenizer),
+        "TF-IDF + logistic": list(tfidf(train, held)),
+        "shorter wins": [(len(p.b) - len(p.a)) * (1.0 if p.label == "a" else -1.0) for p in held],
+        "longer wins": [(len(p.a) - len(p.b)) * (1.0 if p.label == "a" else -1.0) for p in held],
+    }
+
+
+def results(margins: Margins, groups: list[str]) -> dict[str, Any]:
+    """Accuracy of each judge, and the trained one's gain over the others."""
+    others = {name: values for name, values in margins.items() if name != "rm.general"}
+    return {
+        "accuracy": {name: summary(values, groups) for name, values in margins.items()},
+        "gain over": {n: paired_gain(margins["rm.general"], values, groups) for n, values in others.items()},
+    }
+
+
+def training(stage: Any, context_tokens: int) -> dict[str, Any]:
+    """What the stage did."""
+    losses = [stage.history[0]["loss"], stage.history[-1]["loss"]] if stage.history else []
+    return {
+        "config": CONFIG.model_dump(mode="json"),
+        "context_tokens": context_tokens,
+        "steps": stage.steps,
+        "tokens": stage.tokens,
+        "data_hash": stage.data_hash,
+        "counts": stage.counts,
+        "loss_first_last": losses,
+    }
+
+
+def main() -> None:
+    args = arguments()
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)
     pairs = [pair for pair in load_pairs("hh_harmless").records if pair.label != "tie"]
@@ -211,38 +251,17 @@ def main() -> None:
     )
     print(f"trained: {stage.steps} steps, {stage.tokens} tokens, {stage.seconds:.0f} s", flush=True)
     groups = [pair.group for pair in held]
-    margins: dict[str, list[float | None]] = {
-        "rm.general": scores(stage.folder, held, args.context_tokens, args.work / "trained.jsonl", tokenizer),
-        "untrained base": scores(args.model, held, args.context_tokens, args.work / "base.jsonl", tokenizer),
-        "TF-IDF + logistic": list(tfidf(train, held)),
-        "shorter wins": [(len(p.b) - len(p.a)) * (1.0 if p.label == "a" else -1.0) for p in held],
-        "longer wins": [(len(p.a) - len(p.b)) * (1.0 if p.label == "a" else -1.0) for p in held],
-    }
+    found = results(margins_of(args, stage.folder, train, held, tokenizer), groups)
     result = {
         "what": "pair accuracy on the held-out quarter of hh_harmless, split by group",
         "protocol": "pointwise, direct mode, log-odds Y over N, micro average",
         "pairs": {"train": len(train), "held_out": len(held), "held_out_groups": len(set(groups))},
-        "training": {
-            "config": CONFIG.model_dump(mode="json"),
-            "context_tokens": args.context_tokens,
-            "steps": stage.steps,
-            "tokens": stage.tokens,
-            "data_hash": stage.data_hash,
-            "counts": stage.counts,
-            "loss_first_last": [stage.history[0]["loss"], stage.history[-1]["loss"]] if stage.history else [],
-        },
-        "accuracy": {name: summary(values, groups) for name, values in margins.items()},
-        "gain over": {
-            name: paired_gain(margins["rm.general"], values, groups)
-            for name, values in margins.items()
-            if name != "rm.general"
-        },
+        "training": training(stage, args.context_tokens),
+        **found,
         "seconds_this_run": round(time.monotonic() - started),
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = args.out.with_suffix(".tmp")
-    temporary.write_text(json.dumps(result, indent=1) + "\n")
-    os.replace(temporary, args.out)
+    with atomic_file(args.out) as handle:
+        handle.write(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result["accuracy"], indent=1))
 
 
