@@ -12,7 +12,9 @@ checkpoint in ``--out``. ``--dry`` only says what is left. ``--quick``: three ar
 """
 
 import argparse
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,8 @@ from policy_headline.scale import FROZEN, QUICK, SWEEPS, Scale, read_scale
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL = ROOT / "docs" / "headline.md"
 RESULTS = ROOT / "benchmarks" / "results"
+PR_SET_PDEATHSIG = 1
+"""A child whose parent was killed ends too, or the next call would find its cores taken."""
 
 
 def stage_of(args: argparse.Namespace) -> str:
@@ -71,6 +75,7 @@ def all_runs(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     options = ["--start", str(args.start), "--out", str(args.out), "--results", str(args.results)]
     options += ["--judge", str(args.judge)] if args.judge else []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the runs end with this process
     for run in missing(planner, args):  # once here, so that no two runs look for the same tasks
         desk_tasks("train", run.train_tasks, run.horizon, args.out / "tasks")
         desk_tasks(run.split, run.eval_tasks, run.horizon, args.out / "tasks")
@@ -86,11 +91,13 @@ def all_runs(args: argparse.Namespace) -> int:
 
 
 def one(args: argparse.Namespace) -> int:
-    """What a child does: the run in a folder, pinned to its core."""
+    """What a child does: the run in a folder, pinned to its core, for as long as its parent lives."""
     import torch
 
     from policy_headline.one_run import alone, finish
 
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if args.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {args.core})
     torch.set_num_threads(1)
