@@ -46,6 +46,7 @@ def test_one_good_last_evaluation_is_no_crossing() -> None:
     found = curves.crossing(row(0.1, 0.2, 0.9), 0.5, 2)
     assert (found.rollouts, found.censored) == (64.0, True)
     assert found.point["rollouts"] == 64
+    assert curves.crossing(row(0.1, 0.2, 0.9, budget=320), 0.5, 2).rollouts == 320.0
 
 
 def test_a_missing_evaluation_is_left_out_and_is_no_failure() -> None:
@@ -211,3 +212,11 @@ def test_the_headline_says_whether_its_interval_excludes_one_and_who_was_censore
     assert "1 runs of grpo never crossed and count with the budget, which makes the ratio too small" in text
     assert numbers["process over process_replay"]["value"] == pytest.approx(3.0)
     assert numbers["process_replay better than grpo"]["value"] == 1.0
+
+
+def test_the_trained_judges_row_needs_a_judge_and_is_another_run_with_another_one() -> None:
+    frozen = scales.read_scale(scales.FROZEN)
+    with pytest.raises(SystemExit, match="needs --judge FOLDER"):
+        runs.Planner(frozen, "weights")._trained(1e-4, 1)
+    a, b = (runs.Planner(frozen, "weights", judge)._trained(1e-4, 1) for judge in ("one", "two"))
+    assert a.judge.level == "turn" and a.split == "heldout" and a.digest != b.digest
