@@ -50,20 +50,20 @@ def test_two_judges_on_one_cache_lose_and_mix_no_reading(
     make_model().save_pretrained("judge")
     tiny_tokenizer.save_pretrained("judge")
     Path("brief.yaml").write_text(RUBRIC)
-    # 32 conversations are asked by both, from opposite ends; 16 by one of them alone.
-    write(Path("a.jsonl"), [*range(32), *range(100, 108)])
-    write(Path("b.jsonl"), [*range(31, -1, -1), *range(200, 208)])
+    # 16 conversations are asked by both, from opposite ends; 8 by one of them alone.
+    write(Path("a.jsonl"), [*range(16), *range(100, 104)])
+    write(Path("b.jsonl"), [*range(15, -1, -1), *range(200, 204)])
     words = ["judge", "brief.yaml", "cache.sqlite", "a.jsonl", "a.out", "b.jsonl", "b.out"]
     done = subprocess.run(
         [sys.executable, str(DRIVER), *words], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    asked = 40 * 2 * 2  # conversations, criteria, a critique and a label each
+    asked = 20 * 2 * 2  # conversations, criteria, a critique and a label each
     assert [counts["cache_hits"] + counts["cache_misses"] for counts in told] == [asked, asked]
     assert sum(counts["cache_hits"] for counts in told) > 0
     store = ReadingStore("cache.sqlite")
-    assert store.stats().kinds == {"generation": 48 * 2, "labels": 48 * 2}
+    assert store.stats().kinds == {"generation": 24 * 2, "labels": 24 * 2}
     plain = RewardModel.from_pretrained("judge", mode="critique", max_notes_tokens=4)
     again = with_cache(plain, store)
     for name in "ab":

@@ -19,9 +19,8 @@ axioms:
   - {id: ax.help, statement: The user came with a purpose., type: premise}
 theorems:
   - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-  - {id: th.kind, derived_from: [ax.help], derivation: manners, statement: The agent is kind.}
 """
-RECORDS = 40
+RECORDS = 24
 
 
 def kills() -> Any:
