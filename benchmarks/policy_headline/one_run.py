@@ -3,11 +3,12 @@
 import fcntl
 import functools
 import json
+import math
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,15 @@ class Training:
     def _measure(self, done: int) -> None:
         """Success now and what was spent on it; a point of an earlier attempt is replaced."""
         started = time.perf_counter()
-        found = success(self._evaluate())
+        episodes = self._evaluate()
         seconds = time.perf_counter() - started
         rows = self._rows()[:done]
         per_iteration = self.run.policy.tasks_per_iteration * self.run.policy.group_size
         point = {
             "iteration": done,
             "rollouts": done * per_iteration,
-            "success": found,
+            "success": success(episodes),
+            "solved": solved_by_type(episodes),
             "turns": sum(r["rollout/turns"] * r["rollout/episodes"] for r in rows),
             "updates": sum(r["policy/updates"] for r in rows),
             "seconds": sum(v for r in rows for k, v in r.items() if k.startswith("time/")),
@@ -143,6 +145,16 @@ class Training:
             "run": run.model_dump(mode="json"),
             "commit": commit(),
         }
+
+
+def solved_by_type(episodes: Sequence[Episode]) -> dict[str, list[int]]:
+    """Task type to how many episodes were solved, and of how many whose outcome is known."""
+    found: dict[str, list[int]] = {}
+    for record in (e.record for e in episodes if not math.isnan(e.record.outcome)):
+        pair = found.setdefault(record.task_type, [0, 0])
+        pair[0] += record.outcome >= 1
+        pair[1] += 1
+    return dict(sorted(found.items()))
 
 
 def finish(run: Run, folder: Path, results: Path, **paths: Any) -> Row:

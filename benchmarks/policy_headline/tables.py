@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from axiomrm.eval.estimate import Estimate
+from axiomrm.policy_opt.envs.service_desk.tasks import HELDOUT_KIND
 from policy_headline.curves import Reached, auc, crossing, final
 from policy_headline.runs import Planner, Row
 from policy_headline.scale import GRPO, NO_REPLAY, OURS, Scale
@@ -74,7 +75,7 @@ def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
             arm, f"{rows[0]['learning_rate']:g}", str(len(rows)), count(to_target), median_text(reached), never(reached),
             number(area), number(end), f"{median_text(high)} ({never(high)})",
         ])  # fmt: skip
-        costs.append([arm, *_costs(reached), _kl(reached), _alarms(rows)])
+        costs.append([arm, *_costs(reached), _kl(reached), *kinds(rows), _alarms(rows)])
         numbers[f"arm {arm}"] = {
             "learning_rate": rows[0]["learning_rate"],
             "seeds": [r["seed"] for r in rows],
@@ -90,6 +91,8 @@ def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
         "arm",
         *(f"{name} to {target}" for name in SPENT.values()),
         f"KL at {target}, nats a token",
+        "end, kinds of the training split",
+        "end, the other kind",
         "alarms",
     ]
     title = f"## Held-out tasks, fresh seeds, budget {next(iter(arms.values()))[0]['budget']} rollouts"
@@ -104,6 +107,17 @@ def _costs(reached: Sequence[Reached]) -> list[str]:
 def _kl(reached: Sequence[Reached]) -> str:
     known = [t.point["kl"] for t in reached if not t.censored and t.point["kl"] is not None]
     return f"{sum(known) / len(known):.3f} (n={len(known)})" if known else "not measured"
+
+
+def kinds(rows: Sequence[Row]) -> tuple[str, str]:
+    """Success at the last evaluation on kinds that training has, and on the one that it does not have."""
+    pools = {False: [0, 0], True: [0, 0]}
+    for row in rows:
+        for kind, (solved, known) in row["curve"][-1]["solved"].items():
+            pool = pools[kind == HELDOUT_KIND]
+            pool[0], pool[1] = pool[0] + solved, pool[1] + known
+    seen, other = (f"{s / n:.2f} (n={n})" if n else "not measured" for s, n in pools.values())
+    return seen, other
 
 
 def _alarms(rows: Sequence[Row]) -> str:

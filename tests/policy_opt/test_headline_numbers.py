@@ -220,3 +220,12 @@ def test_the_trained_judges_row_needs_a_judge_and_is_another_run_with_another_on
         runs.Planner(frozen, "weights")._trained(1e-4, 1)
     a, b = (runs.Planner(frozen, "weights", judge)._trained(1e-4, 1) for judge in ("one", "two"))
     assert a.judge.level == "turn" and a.split == "heldout" and a.digest != b.digest
+
+
+def test_the_kind_that_training_does_not_have_is_told_apart() -> None:
+    rows = [row(0.5, 0.5), row(0.5, 0.5)]
+    for found in rows:
+        found["curve"][-1]["solved"] = {"cancel": [1, 2], "return": [0, 1], "status": [2, 2]}
+    assert tables.kinds(rows) == ("0.75 (n=8)", "0.00 (n=2)")
+    rows[0]["curve"][-1]["solved"] = rows[1]["curve"][-1]["solved"] = {}
+    assert tables.kinds(rows) == ("not measured", "not measured")
