@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from axiomrm.data.jsonl import Rejected
 from axiomrm.data.trajectory import Message, ToolCall, Trajectory, finite_json
-from axiomrm.errors import DataError
+from axiomrm.errors import ConfigError, DataError
 
 
 @contextmanager
@@ -70,6 +70,27 @@ def write_trajectories(path: str | Path, trajectories: Iterable[Trajectory]) -> 
 def write_rejected(path: str | Path, rejected: Iterable[Rejected]) -> int:
     """Write what was rejected: one object with ``file``, ``line`` (1-based) and ``reason`` a line."""
     return write_jsonl(path, (item._asdict() for item in rejected))
+
+
+def check_rejected(path: Path, wanted_by: str) -> None:
+    """A list of rejected records may only take the place of another such list.
+
+    Raises:
+        ConfigError: ``path`` holds something else.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with path.open("rb") as handle:
+        line = handle.readline()
+    try:
+        ours = {"file", "line", "reason"} <= set(json.loads(line))
+    except (ValueError, TypeError):
+        ours = False
+    if not ours:
+        raise ConfigError(
+            f"{wanted_by}: rejected records would overwrite {path}, which is no list of them; "
+            "move it, or name another output"
+        )
 
 
 def to_record(trajectory: Trajectory) -> dict[str, Any]:

@@ -156,4 +156,6 @@ class ScoreRow(_Value):
     id: str
     side: Literal["a", "b"] | None = None
     """Which answer of a pair record."""
+    run: str = ""
+    """Hash of the input, the rubric, the judge, its settings and the limit; empty: not recorded."""
     judgement: Judgement

@@ -208,7 +208,7 @@ class RunConfig(Config):
     def input_paths(self) -> dict[str, Path]:
         """Files and folders the run reads, by config key; names of shipped things are not among them."""
         path = Path(self.base).expanduser()
-        if self.base.startswith(("/", ".", "~")) and not path.exists():
+        if self.base != "nano" and not path.exists():
             raise ConfigError(f"base: there is no folder {self.base!r}; give 'nano' or a causal LM's folder")
         return {"base": path} if path.exists() else {}
 

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 from axiomrm.data.jsonl import Rejected
 from axiomrm.data.openai_chat import to_messages, to_trajectory
 from axiomrm.data.reading import stream_records
-from axiomrm.data.trajectory import Message, Trajectory
+from axiomrm.data.trajectory import Message, Trajectory, canonical_json
 from axiomrm.data.verdict import Failed
-from axiomrm.data.writing import atomic_file, write_jsonl
+from axiomrm.data.writing import atomic_file, check_rejected, write_jsonl
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.judgement import Judgement, ScoreRow
 from axiomrm.rm.reward_model import RewardModel
@@ -65,6 +65,11 @@ class _Job(NamedTuple):
             "judge_revision": self.judge.judge_revision,
         }
 
+    def run(self, sha256: str) -> str:
+        """Hash of what decides the rows."""
+        decides = {name: value for name, value in self.identity(sha256).items() if name != "logs"}
+        return hashlib.sha256(canonical_json(decides).encode()).hexdigest()[:16]
+
 
 class _Input(NamedTuple):
     sha256: str
@@ -92,7 +97,8 @@ def score_file(
         judge: with or without a model.
         target: the output; appears whole or not at all.
         limit: read at most so many records.
-        replace: whether scores by another rubric, judge or calibrator that stand in ``target`` may go.
+        replace: whether scores of another input, rubric, judge or setting in ``target`` may go, and
+            a file that is none of ours where rejected records go.
         told: called after each batch.
 
     Raises:
@@ -101,14 +107,15 @@ def score_file(
     """
     job = _Job(Path(logs), rubric, judge, Path(target), limit)
     _check_paths(job.logs, job.target)
-    if not replace:
-        _check_existing(job)
-    return _run(job, told)
-
-
-def _run(job: _Job, told: Callable[[Progress], None] | None) -> Summary:
-    start, before, bad = time.monotonic(), dict(job.judge.usage), list[Rejected]()
     found = _looked_at(job.logs)
+    if not replace:
+        _check_existing(job, job.run(found.sha256))
+        check_rejected(rejected_path(job.target), f"--out {job.target}")
+    return _run(job, found, told)
+
+
+def _run(job: _Job, found: _Input, told: Callable[[Progress], None] | None) -> Summary:
+    start, before, bad = time.monotonic(), dict(job.judge.usage), list[Rejected]()
     total = found.lines if None in (job.limit, found.lines) else min(job.limit or 0, found.lines or 0)
     summary = Summary(frozenset() if job.judge.engine else items_for_a_model(job.rubric))
     partial_path = job.target.with_name(job.target.name + ".partial")
@@ -127,7 +134,7 @@ def _run(job: _Job, told: Callable[[Progress], None] | None) -> Summary:
                 seconds = time.monotonic() - start
                 told(Progress(summary.judged, done + len(bad), partial.records, total, seconds))
         summary.rejected = [item._asdict() for item in bad]
-        _publish(partial, job, summary)
+        _publish(partial, job, summary, job.run(found.sha256))
     summary.usage = {name: count - before.get(name, 0) for name, count in job.judge.usage.items()}
     summary.seconds = time.monotonic() - start
     return summary
@@ -161,8 +168,8 @@ def _check_paths(logs: Path, target: Path) -> None:
         raise ConfigError(f"--out {target}: would overwrite the input {logs}; name another file")
 
 
-def _check_existing(job: _Job) -> None:
-    """An output of another rubric, judge or calibrator is not replaced, nor is a file of another kind."""
+def _check_existing(job: _Job, run: str) -> None:
+    """An output of another input, rubric, judge or setting is not replaced, nor is a file of another kind."""
     target = job.target
     if not target.is_file() or not target.stat().st_size:
         return
@@ -183,6 +190,11 @@ def _check_existing(job: _Job) -> None:
                 f"--out {target}: holds scores by {_named(name, theirs)}, these would be by "
                 f"{_named(name, ours)} ({job.rubric.id}): name another file, or --replace it"
             )
+    if row.get("run", run) not in ("", run):
+        raise ConfigError(
+            f"--out {target}: holds scores of another input (it names {row['file']}), limit or setting; "
+            "name another file, or --replace it"
+        )
 
 
 def _named(what: str, digest: str) -> str:
@@ -241,12 +253,12 @@ def _entries(group: list[tuple[int, Candidates]], job: _Job) -> list[dict[str, A
     return list(entries.values())
 
 
-def _publish(partial: Partial, job: _Job, summary: Summary) -> None:
+def _publish(partial: Partial, job: _Job, summary: Summary, run: str) -> None:
     """Write the outputs from the partial file, then remove it."""
     beside = rejected_path(job.target)
     with atomic_file(job.target) as handle:
         for row in _rows(partial, summary):
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+            handle.write(json.dumps({**row, "run": run}, ensure_ascii=False) + "\n")
         if summary.rejected:
             write_jsonl(beside, sorted(summary.rejected, key=lambda row: int(row["line"])))
         else:

@@ -221,3 +221,25 @@ def test_what_the_user_got_wrong_exits_with_2(tmp_path: Path, monkeypatch: Any, 
     assert code == 2 and "turn_rewards" in err
     code, _, err = run(tmp_path / "r.jsonl", "--rubric", "service_desk_steps", capsys=capsys)
     assert code == 2 and "judge model" in err
+
+
+def test_nothing_that_is_there_is_written_over(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "r.jsonl"
+    write_trajectories(path, rollouts(0.0, groups=3))
+    before = path.read_bytes()
+    for out, told in (("r.jsonl", "overwrite"), ("nowhere/x.json", "no folder"), (".", "a folder")):
+        code, _, err = run(path, "--out", out, capsys=capsys)
+        assert code == 2 and told in err
+    assert path.read_bytes() == before and not (tmp_path / "nowhere").exists()
+    path.write_text(path.read_text() + "{broken\n")
+    (tmp_path / "r.rejected.jsonl").write_text("notes of the user\n")
+    code, _, err = run(path, capsys=capsys)
+    assert code == 2 and "r.rejected.jsonl" in err
+    assert (tmp_path / "r.rejected.jsonl").read_text() == "notes of the user\n"
+
+
+def test_a_judge_without_a_rubric_is_an_error(tmp_path: Path, capsys: Any) -> None:
+    write_trajectories(tmp_path / "r.jsonl", rollouts(0.0, groups=3))
+    code, _, err = run(tmp_path / "r.jsonl", "--model", "/nope", capsys=capsys)
+    assert code == 2 and "--rubric" in err

@@ -347,6 +347,31 @@ def test_a_file_that_is_no_output_of_ours_is_not_replaced(folder: Path) -> None:
     assert (folder / "notes.txt").read_text() == "mine\n"
 
 
+def test_scores_of_another_input_or_limit_are_not_replaced(folder: Path) -> None:
+    for name, log in (("a", LOG), ("b", {**LOG, "id": "two"})):
+        (folder / name).mkdir()
+        write(folder / name / "log.jsonl", log, log)
+    assert run("a/log.jsonl", "-r", "brief.yaml").exit_code == 0  # into log.brief.scored.jsonl
+    out = folder / "log.brief.scored.jsonl"
+    before = out.read_bytes()
+    for other in (("b/log.jsonl",), ("a/log.jsonl", "--limit", "1")):
+        result = run(*other, "-r", "brief.yaml")
+        assert isinstance(result.exception, ConfigError) and "a/log.jsonl" in str(result.exception)
+        assert out.read_bytes() == before
+    assert run("a/log.jsonl", "-r", "brief.yaml").exit_code == 0  # the same once more
+    assert run("b/log.jsonl", "-r", "brief.yaml", "--replace").exit_code == 0
+    assert {row["id"] for row in rows(out)} == {"two"}
+
+
+def test_a_file_that_is_no_list_of_rejected_records_is_not_touched(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG, "{broken")
+    (folder / "mine.rejected.jsonl").write_text("notes of the user\n")
+    result = run("logs.jsonl", "-r", "brief.yaml", "--out", "mine.jsonl")
+    assert isinstance(result.exception, ConfigError) and "mine.rejected.jsonl" in str(result.exception)
+    assert (folder / "mine.rejected.jsonl").read_text() == "notes of the user\n"
+    assert not (folder / "mine.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "text"), [("a.jsonl", ""), ("a.jsonl", "\n \n"), ("a.json", "[]"), ("a.json", "")]
 )

@@ -37,7 +37,13 @@ def base_folder(name: str) -> Path:
 
 
 def load_model(folder: Path) -> tuple[Any, Any]:
-    """Model in fp32 and tokenizer."""
+    """Model in fp32 and tokenizer.
+
+    Raises:
+        ConfigError: there is no such folder; a name would be looked for on a hub.
+    """
+    if not Path(folder).is_dir():
+        raise ConfigError(f"{folder}: there is no such folder; a model folder is expected")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
