@@ -53,7 +53,7 @@ def committed(path: Path) -> bool:
 
 def check_protocol(args: argparse.Namespace) -> None:
     """Measuring seeds wait for the protocol."""
-    if args.what == "tune" or args.dry or args.results != RESULTS / "policy_headline":
+    if args.what == "tune" or args.dry or args.results.resolve() != (RESULTS / "policy_headline").resolve():
         return
     loose = [p for p in (PROTOCOL, args.scale) if not committed(p)]
     if loose:
@@ -142,6 +142,15 @@ def arguments() -> argparse.Namespace:
     )
     if len(args.cores) < args.jobs:
         parser.error(f"--jobs {args.jobs} needs as many cores; have {args.cores}")
+    for option in ("start", "judge"):
+        folder = getattr(args, option)
+        if folder is not None and not list(folder.glob("*.safetensors")):
+            parser.error(f"--{option} {folder}: no folder with weights (*.safetensors)")
+    if not args.scale.is_file():
+        parser.error(f"--scale {args.scale}: there is no such file")
+    known = sorted(read_scale(args.scale).arms)
+    if unknown := sorted(set(args.arms or ()) - set(known)):
+        parser.error(f"--arms {' '.join(unknown)}: not among {' '.join(known)}")
     return args
 
 
