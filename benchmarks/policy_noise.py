@@ -5,8 +5,9 @@
 Each batch holds ``tasks`` times 8 rollouts of ``service_desk`` by one and the same policy, with the oracle's turn
 rewards; every estimator sees the same batches. With signal g and noise of variance s² / n in a batch of n rollouts
 the expected cosine of two batches is c = |g|² / (|g|² + s² / n), so the batch in which half of the gradient's
-squared length is signal has n (1 - c) / c rollouts (the simple noise scale of arXiv:1812.06162). The interval is over
-pairs of batches. A step that is not mostly signal walks at random however good its direction is on average.
+squared length is signal has n (1 - c) / c rollouts (the simple noise scale of arXiv:1812.06162). The standard error takes pairs
+of batches as independent, which they are not quite. A step that is not mostly signal walks at random however good its direction is on average. A
+biased estimator can agree with itself in its bias: "both" pushes up whatever is likely, whatever the rewards.
 """
 
 import argparse
@@ -73,9 +74,10 @@ def cosine(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def summary(gradients: list[torch.Tensor], size: int) -> dict[str, Any]:
     pairs = [cosine(a, b) for a, b in itertools.combinations(gradients, 2)]
-    mean, spread = float(np.mean(pairs)), float(np.std(pairs, ddof=1) / np.sqrt(len(pairs)))
+    mean = float(np.mean(pairs))
+    spread = round(float(np.std(pairs, ddof=1) / np.sqrt(len(pairs))), 3) if len(pairs) > 1 else None
     needed = round(size * (1 - mean) / mean) if mean > 0 else None
-    return {"cosine": round(mean, 3), "standard_error": round(spread, 3), "rollouts_for_half_signal": needed}
+    return {"cosine": round(mean, 3), "standard_error": spread, "rollouts_for_half_signal": needed}
 
 
 def main() -> None:
