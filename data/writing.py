@@ -72,6 +72,28 @@ def write_rejected(path: str | Path, rejected: Iterable[Rejected]) -> int:
     return write_jsonl(path, (item._asdict() for item in rejected))
 
 
+def check_output(out: Path, read: Path, beside: Iterable[Path]) -> None:
+    """Nothing that is read may be written over, and the output must be a file in a folder that exists.
+
+    Args:
+        out: what a user named with ``--out``.
+        read: the input.
+        beside: further files that will be written.
+
+    Raises:
+        ConfigError: one of these does not hold.
+    """
+    if out.is_dir():
+        raise ConfigError(f"--out {out}: a folder; name a file in it")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
+    further = {path.resolve() for path in beside}
+    if read.resolve() in {out.resolve(), *further}:
+        raise ConfigError(f"--out {out}: would overwrite the input {read}; name another file")
+    if out.resolve() in further:
+        raise ConfigError(f"--out {out}: another file of this command will stand there; name another")
+
+
 def check_rejected(path: Path, wanted_by: str) -> None:
     """A list of rejected records may only take the place of another such list.
 

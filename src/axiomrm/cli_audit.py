@@ -9,7 +9,7 @@ import typer
 from axiomrm.data.jsonl import Rejected
 from axiomrm.data.reading import stream_trajectories
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.data.writing import atomic_file, check_rejected, write_rejected
+from axiomrm.data.writing import atomic_file, check_output, check_rejected, write_rejected
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.audit import audit
 from axiomrm.policy_opt.audit_verdict import Audit, Interval
@@ -38,7 +38,7 @@ def audit_file(
     rejected: list[Rejected] = []
     place = Path(f"{rollouts.stem}.rejected.jsonl")
     if out is not None:
-        _check_out(out, rollouts, place)
+        check_output(out, rollouts, (place,))
     if model is not None and rubric is None:
         raise ConfigError(
             f"--model {model}: a judge needs a --rubric to ask; without one turn_rewards are read"
@@ -58,16 +58,6 @@ def audit_file(
     typer.echo(found.model_dump_json(indent=1) if as_json else "\n".join(lines(found)))
     if found.verdict != "ok":
         raise typer.Exit(1)
-
-
-def _check_out(out: Path, rollouts: Path, rejected: Path) -> None:
-    """Nothing that is read may be written over, and the output must be a file in a folder that exists."""
-    if out.is_dir():
-        raise ConfigError(f"--out {out}: a folder; name a file in it")
-    if not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
-    if out.resolve() in (rollouts.resolve(), rejected.resolve()):
-        raise ConfigError(f"--out {out}: would overwrite {out}, which is read or holds rejected records")
 
 
 def _ask(read: Sequence[Trajectory], rubric: str, model: str | None, served_model: str) -> list[TurnScores]:

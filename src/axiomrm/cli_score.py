@@ -30,7 +30,9 @@ class Output:
 
     limit: Annotated[int | None, typer.Option(min=1, help="read at most so many records")] = None
     out: Annotated[Path | None, typer.Option(help="output; default: LOGS.RUBRIC.scored.jsonl, here")] = None
-    replace: Annotated[bool, typer.Option(help="replace scores by another rubric or judge")] = False
+    replace: Annotated[
+        bool, typer.Option(help="replace scores of another input, rubric, judge or setting")
+    ] = False
 
 
 @grouped

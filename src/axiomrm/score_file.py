@@ -18,7 +18,7 @@ from axiomrm.data.openai_chat import to_messages, to_trajectory
 from axiomrm.data.reading import stream_records
 from axiomrm.data.trajectory import Message, Trajectory, canonical_json
 from axiomrm.data.verdict import Failed
-from axiomrm.data.writing import atomic_file, check_rejected, write_jsonl
+from axiomrm.data.writing import atomic_file, check_output, check_rejected, write_jsonl
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.judgement import Judgement, ScoreRow
 from axiomrm.rm.reward_model import RewardModel
@@ -97,8 +97,7 @@ def score_file(
         judge: with or without a model.
         target: the output; appears whole or not at all.
         limit: read at most so many records.
-        replace: whether scores of another input, rubric, judge or setting in ``target`` may go, and
-            a file that is none of ours where rejected records go.
+        replace: whether scores of another input, rubric, judge or setting in ``target`` may go.
         told: called after each batch.
 
     Raises:
@@ -110,7 +109,6 @@ def score_file(
     found = _looked_at(job.logs)
     if not replace:
         _check_existing(job, job.run(found.sha256))
-        check_rejected(rejected_path(job.target), f"--out {job.target}")
     return _run(job, found, told)
 
 
@@ -152,20 +150,13 @@ def _looked_at(logs: Path) -> _Input:
 
 
 def _check_paths(logs: Path, target: Path) -> None:
-    """Nothing that is read may be written over, and the output must be a file in a folder that exists."""
     if not logs.is_file():
         raise DataError(
             f"{logs}: {'a folder' if logs.is_dir() else 'there is no such file'}; a file is expected"
         )
-    if target.is_dir():
-        raise ConfigError(f"--out {target}: a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise ConfigError(f"--out {target}: there is no folder {target.parent}; make it first")
-    written = {
-        p.resolve() for p in (target, rejected_path(target), target.with_name(target.name + ".partial"))
-    }
-    if logs.resolve() in written:
-        raise ConfigError(f"--out {target}: would overwrite the input {logs}; name another file")
+    beside = rejected_path(target)
+    check_output(target, logs, (beside, target.with_name(target.name + ".partial")))
+    check_rejected(beside, f"--out {target}")
 
 
 def _check_existing(job: _Job, run: str) -> None:

@@ -366,8 +366,9 @@ def test_scores_of_another_input_or_limit_are_not_replaced(folder: Path) -> None
 def test_a_file_that_is_no_list_of_rejected_records_is_not_touched(folder: Path) -> None:
     write(folder / "logs.jsonl", LOG, "{broken")
     (folder / "mine.rejected.jsonl").write_text("notes of the user\n")
-    result = run("logs.jsonl", "-r", "brief.yaml", "--out", "mine.jsonl")
-    assert isinstance(result.exception, ConfigError) and "mine.rejected.jsonl" in str(result.exception)
+    for more in ((), ("--replace",)):
+        result = run("logs.jsonl", "-r", "brief.yaml", "--out", "mine.jsonl", *more)
+        assert isinstance(result.exception, ConfigError) and "mine.rejected.jsonl" in str(result.exception)
     assert (folder / "mine.rejected.jsonl").read_text() == "notes of the user\n"
     assert not (folder / "mine.jsonl").exists()
 
