@@ -81,7 +81,7 @@ def audit(
         turns=sum(len(row.reasons) for row in rows),
         groups=len({row.group for row in rows}),
         pooled=pooled,
-        success=_none(known_mean([float(r.outcome >= SOLVED) for r in rows if not math.isnan(r.outcome)])),
+        success=_success(rows),
         disc=disc,
         items=_items(rows, pooled, seed),
         correlations=_correlations(rows),
@@ -89,12 +89,20 @@ def audit(
         habits=_habits([row.trajectory for row in rows]),
         failures_among_best=_failures_among_best(rows),
         lying_tools=tuple(lying_tools([row.trajectory for row in rows])),
-        spot_checks=tuple(
-            Look(id=c.trajectory.id, why=c.why, reward=c.value, outcome=_none(outcome_of(c.trajectory)))
-            for c in pick([row.trajectory for row in rows], kept=spot_checks)
-        ),
+        spot_checks=_looks(rows, spot_checks),
     )
     return graded(facts)
+
+
+def _success(rows: Sequence[Scored]) -> float | None:
+    return _none(known_mean([float(r.outcome >= SOLVED) for r in rows if not math.isnan(r.outcome)]))
+
+
+def _looks(rows: Sequence[Scored], kept: int) -> tuple[Look, ...]:
+    return tuple(
+        Look(id=c.trajectory.id, why=c.why, reward=c.value, outcome=_none(outcome_of(c.trajectory)))
+        for c in pick([row.trajectory for row in rows], kept=kept)
+    )
 
 
 def discrimination(rows: Sequence[Scored], scores: Sequence[float], *, pooled: bool, seed: int) -> Interval:

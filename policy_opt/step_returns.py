@@ -1,7 +1,7 @@
 """From raw rewards of a batch of trajectories to both returns and their baselines' ingredients."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -44,31 +44,39 @@ def attach_returns(
     check_rewards([record.r_global for record in records], "trajectory reward")
     values = [v for record in records for v in _returns_of(record, statistics, kind, gamma)]
     owners = [record.traj_id for record, _ in steps]
-    levels: list[list[tuple[str, str, int] | None]] = [
-        [(record.group_id, step.judge_key, step.turn) for record, step in steps]
-    ]
-    if anchors:
-        states = [
-            None if step.anchor is None else (record.group_id, step.judge_key, step.anchor)
-            for record, step in steps
-        ]
-        levels.insert(0, states)
-    local = leave_one_out(values, owners, levels)
-    outcome = leave_one_out(
-        [record.r_global for record in records],
-        [record.traj_id for record in records],
-        [[record.group_id for record in records]],
-    )
-    whole = {
-        record.traj_id: Target(
-            record.r_global, float(outcome.mean[i]), int(outcome.m[i]), int(outcome.level[i])
-        )
-        for i, record in enumerate(records)
-    }
+    own = _targets(values, owners, _levels(steps, anchors))
+    names = [record.traj_id for record in records]
+    outcomes = [record.r_global for record in records]
+    whole = dict(zip(names, _targets(outcomes, names, [[r.group_id for r in records]]), strict=True))
     flat = flat_groups(records)
-    for i, (record, step) in enumerate(steps):
-        own = Target(float(values[i]), float(local.mean[i]), int(local.m[i]), int(local.level[i]))
-        step.returns = StepReturns(own, whole[record.traj_id], record.group_id in flat)
+    for (record, step), local in zip(steps, own, strict=True):
+        step.returns = StepReturns(local, whole[record.traj_id], record.group_id in flat)
+
+
+def _levels(
+    steps: Sequence[tuple[TrajectoryRecord, StepRecord]], anchors: bool
+) -> list[list[tuple[str, str, int] | None]]:
+    """Groups that a step is compared in, the closest first: equal states if wanted, then equal turns."""
+    turns: list[tuple[str, str, int] | None] = [
+        (record.group_id, step.judge_key, step.turn) for record, step in steps
+    ]
+    if not anchors:
+        return [turns]
+    states = [
+        None if step.anchor is None else (record.group_id, step.judge_key, step.anchor)
+        for record, step in steps
+    ]
+    return [states, turns]
+
+
+def _targets(
+    values: Sequence[float], owners: Sequence[str], levels: Sequence[Sequence[Hashable | None]]
+) -> list[Target]:
+    found = leave_one_out(values, owners, levels)
+    return [
+        Target(float(value), float(mean), int(m), int(level))
+        for value, mean, m, level in zip(values, found.mean, found.m, found.level, strict=True)
+    ]
 
 
 def _returns_of(

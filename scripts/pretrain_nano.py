@@ -200,6 +200,16 @@ def publish(
     ))  # fmt: skip
 
 
+def warmed(step: int) -> float:
+    """Linear over the first 100 steps."""
+    return min(1, (step + 1) / 100)
+
+
+def decayed(share: float) -> float:
+    """Cosine over the share of the time that is used up, to a twentieth."""
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share))
+
+
 def train(
     args: argparse.Namespace,
     model: LlamaForCausalLM,
@@ -213,11 +223,7 @@ def train(
         share = state["seconds"] / budget
         if share >= 1:
             break
-        lr = (
-            args.lr
-            * min(1, (state["step"] + 1) / 100)
-            * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * share)))
-        )
+        lr = args.lr * warmed(state["step"]) * decayed(share)
         for group_ in optimizer.param_groups:
             group_["lr"] = lr
         ids, weights = tensors(group)
@@ -236,10 +242,8 @@ def train(
         mark = now
         mean = loss.item() if not mean else 0.95 * mean + 0.05 * loss.item()
         if state["step"] % 50 == 0:
-            print(
-                f"step {state['step']} loss {mean:.3f} lr {lr:.2e} {state['tokens'] / 1e6:.1f}M tokens {state['seconds'] / 60:.1f} min",
-                flush=True,
-            )
+            done = f"{state['tokens'] / 1e6:.1f}M tokens {state['seconds'] / 60:.1f} min"
+            print(f"step {state['step']} loss {mean:.3f} lr {lr:.2e} {done}", flush=True)
         if state["step"] % 200 == 0:
             print(answer_accuracy(model, chat, 150), flush=True)
         if now - saved_at > 120:

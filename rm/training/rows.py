@@ -65,6 +65,18 @@ class RowSet:
 
     rows: list[JudgeRow] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    _seen: set[tuple[int, ...]] = field(default_factory=set, repr=False, compare=False)
+
+    def take(self, index: int, row: JudgeRow, max_tokens: int) -> None:
+        """Keep the row of an example unless it is too long or its ids are there already."""
+        if len(row.input_ids) > max_tokens:
+            detail = f"{len(row.input_ids)} tokens, at most {max_tokens}"
+            self.dropped.append(Dropped(index, "too_long", detail))
+        elif row.input_ids in self._seen:
+            self.dropped.append(Dropped(index, "identical", "an earlier row has the same ids"))
+        else:
+            self._seen.add(row.input_ids)
+            self.rows.append(row)
 
     @property
     def direct_share(self) -> float | None:
@@ -118,22 +130,14 @@ def make_rows(
     sets = label_sets or {}
     direct = _direct_examples(examples, direct_share, seed)
     made = RowSet()
-    seen: set[tuple[int, ...]] = set()
     for index, example in enumerate(examples):
         labels = _checked_labels(example, index, sets)
         try:
             row = _row(example, prompter, labels, index in direct, seed, guidelines)
         except ConfigError as error:
             made.dropped.append(Dropped(index, "bad_input", str(error)))
-            continue
-        if len(row.input_ids) > max_tokens:
-            detail = f"{len(row.input_ids)} tokens, at most {max_tokens}"
-            made.dropped.append(Dropped(index, "too_long", detail))
-        elif row.input_ids in seen:
-            made.dropped.append(Dropped(index, "identical", "an earlier row has the same ids"))
         else:
-            seen.add(row.input_ids)
-            made.rows.append(replace(row, label_weight=label_weight))
+            made.take(index, replace(row, label_weight=label_weight), max_tokens)
     return made
 
 

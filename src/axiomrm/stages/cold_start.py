@@ -15,12 +15,7 @@ def run(ctx: StageContext) -> Metrics:
     settings = ctx.config.cold_start
     model, tokenizer = load_model(base_folder(ctx.config.base))
     chat = TemplateChat(tokenizer)
-    rows = {
-        split: [
-            dialogue_row(chat, t) for t in Trajectory.read(ctx.artifact("synthesize", f"demos_{split}.jsonl"))
-        ]
-        for split in ("train", "dev")
-    }
+    rows = {split: _rows(ctx, chat, split) for split in ("train", "dev")}
 
     def tell(epoch: int, loss: float) -> None:
         ctx.progress(f"epoch {epoch}, dev loss {loss:.3f}", epoch, settings.max_epochs)
@@ -30,13 +25,7 @@ def run(ctx: StageContext) -> Metrics:
         model,
         rows["train"],
         rows["dev"],
-        ColdStartSettings(
-            learning_rate=settings.learning_rate,
-            max_epochs=settings.max_epochs,
-            patience=settings.patience,
-            tokens_per_step=settings.tokens_per_step,
-            seed=ctx.seed,
-        ),
+        ColdStartSettings(**settings.model_dump(), seed=ctx.seed),
         ctx.stage_dir / "training",
         pad_id=tokenizer.pad_token_id,
         on_epoch=tell,
@@ -50,3 +39,8 @@ def run(ctx: StageContext) -> Metrics:
         "dev_loss_before": result.dev_losses[0],
         "dev_loss": min(result.dev_losses),
     }
+
+
+def _rows(ctx: StageContext, chat: TemplateChat, split: str) -> list[tuple[list[int], list[int]]]:
+    demos = Trajectory.read(ctx.artifact("synthesize", f"demos_{split}.jsonl"))
+    return [dialogue_row(chat, t) for t in demos]

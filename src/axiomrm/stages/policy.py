@@ -22,7 +22,7 @@ from axiomrm.policy_opt.reward_config import RewardConfig, VerifierReward
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.spot_checks import write_spot_checks
-from axiomrm.policy_opt.trackers import open_tracker
+from axiomrm.policy_opt.trackers import Tracker, open_tracker
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm import RewardModel
 from axiomrm.stage_context import Metrics, StageContext
@@ -89,61 +89,70 @@ def largest_advantage(algorithm: Algorithm) -> Callable[[Episode], float] | None
     return largest
 
 
+class _Arm:
+    """One arm in training: its model, its folder and its dev curve."""
+
+    def __init__(self, ctx: StageContext, name: str, settings: PolicyConfig) -> None:
+        self.ctx, self.name, self.folder = ctx, name, ctx.stage_dir / name
+        self.settings = settings.model_copy(update={"seed": ctx.seed})
+        self.model, self.tokenizer = load_model(ctx.artifact("cold_start", "policy"))
+        self.chat = TemplateChat(self.tokenizer)
+        self.dev = tasks("dev", "eval", ctx.config.policy.eval_episodes, ctx.seed)
+        self.curve = _Curve(self.folder / "curve.json")
+
+    def trainer(self, judge_for: JudgeFor, tracker: Tracker | None) -> PolicyTrainer:
+        """The arm's trainer, which reports here after each iteration."""
+        config, seed = self.ctx.config.policy, self.ctx.seed
+        heldout = source(config.heldout, judge_for)
+        trainer = PolicyTrainer(
+            self.model,
+            self.chat,
+            ServiceDesk,
+            tasks("train", "policy", TRAIN_TASKS, seed),
+            self.settings,
+            self.folder / "training",
+            turn_judge=source(config.reward, judge_for),
+            on_iteration=lambda *told: self._after(trainer.algorithm, *told),
+            heldout=HeldOutCriteria(heldout, self.settings.monitors.heldout_share, seed) if heldout else None,
+            tracker=tracker,
+        )
+        return trainer
+
+    def measure(self, done: int) -> None:
+        """Dev success after ``done`` iterations."""
+        found = success(evaluate(self.model, self.chat, self.dev, self.settings, self.ctx.seed))
+        self.curve.add(done, done * self.settings.tasks_per_iteration * self.settings.group_size, found)
+
+    def _after(
+        self, algorithm: Algorithm, iteration: int, row: dict[str, float], episodes: list[Episode]
+    ) -> None:
+        done, planned = iteration + 1, self.settings.iterations
+        told = f"{self.name}: rollout success {row.get('reward/outcome_mean', math.nan):.2f}"
+        self.ctx.progress(told, done, planned)
+        path = self.folder / "spot_checks.jsonl"
+        write_spot_checks(path, iteration, episodes, largest_advantage(algorithm))
+        if done % self.ctx.config.policy.eval_every == 0 or done == planned:
+            self.measure(done)
+        self.ctx.kill_point(f"{self.name}_iteration")
+
+
 def _train_arm(ctx: StageContext, name: str, settings: PolicyConfig, judge_for: JudgeFor) -> dict[str, Any]:
-    folder = ctx.stage_dir / name
-    finished = folder / "finished.json"
+    finished = ctx.stage_dir / name / "finished.json"
     if finished.exists():
         found: dict[str, Any] = json.loads(finished.read_text(encoding="utf-8"))
         return found
-    settings = settings.model_copy(update={"seed": ctx.seed})
-    model, tokenizer = load_model(ctx.artifact("cold_start", "policy"))
-    chat = TemplateChat(tokenizer)
-    dev = tasks("dev", "eval", ctx.config.policy.eval_episodes, ctx.seed)
-    curve = _Curve(folder / "curve.json")
-
-    def measure(done: int) -> None:
-        curve.add(
-            done,
-            done * settings.tasks_per_iteration * settings.group_size,
-            success(evaluate(model, chat, dev, settings, ctx.seed)),
-        )
-
-    def after(iteration: int, row: dict[str, float], episodes: list[Episode]) -> None:
-        ctx.progress(
-            f"{name}: rollout success {row.get('reward/outcome_mean', float('nan')):.2f}",
-            iteration + 1,
-            settings.iterations,
-        )
-        path = folder / "spot_checks.jsonl"
-        write_spot_checks(path, iteration, episodes, largest_advantage(trainer.algorithm))
-        if (iteration + 1) % ctx.config.policy.eval_every == 0 or iteration + 1 == settings.iterations:
-            measure(iteration + 1)
-        ctx.kill_point(f"{name}_iteration")
-
-    if not curve.has(0):
-        measure(0)
-    heldout = source(ctx.config.policy.heldout, judge_for)
-    shown = settings.model_dump(mode="json")
-    tracker = open_tracker(ctx.config.policy.tracker, folder, f"{ctx.config.name}-{name}", shown)
-    trainer = PolicyTrainer(
-        model,
-        chat,
-        ServiceDesk,
-        tasks("train", "policy", TRAIN_TASKS, ctx.seed),
-        settings,
-        folder / "training",
-        turn_judge=source(ctx.config.policy.reward, judge_for),
-        on_iteration=after,
-        heldout=HeldOutCriteria(heldout, settings.monitors.heldout_share, ctx.seed) if heldout else None,
-        tracker=tracker,
-    )
+    arm = _Arm(ctx, name, settings)
+    if not arm.curve.has(0):
+        arm.measure(0)
+    shown = arm.settings.model_dump(mode="json")
+    tracker = open_tracker(ctx.config.policy.tracker, arm.folder, f"{ctx.config.name}-{name}", shown)
     try:
-        rows = trainer.run()
+        rows = arm.trainer(judge_for, tracker).run()
     finally:
         if tracker is not None:
             tracker.close()
-    save_model(model, tokenizer, folder / "policy")
-    summary = _summary(settings, curve, rows)
+    save_model(arm.model, arm.tokenizer, arm.folder / "policy")
+    summary = _summary(arm.settings, arm.curve, rows)
     with atomic_file(finished) as handle:
         json.dump(summary, handle)
     return summary
