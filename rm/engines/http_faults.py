@@ -7,7 +7,7 @@ kept only where they quote nothing of the prompt.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -106,21 +106,30 @@ def retry_after(headers: Mapping[str, str]) -> float:
 def quoting(texts: Sequence[str], secrets: Sequence[str] = ()) -> Callable[[str], bool]:
     """A test whether a message repeats eight characters of a text in a row, a secret, or a list of ids.
 
-    Case, blanks and the escapes of JSON make no difference.
+    Case, blanks and the escapes of JSON make no difference. The texts are escaped as well as the message
+    unescaped: a backslash before a quoted piece would take its first letter for an escape.
     """
-    known = [_flat(text) for text in texts]
     hidden = [secret for secret in secrets if secret]
 
     def quotes(message: str) -> bool:
-        flat = _flat(message)
-        runs = (flat[i : i + _QUOTED_RUN] for i in range(max(0, len(flat) - _QUOTED_RUN) + 1))
-        return (
-            any(secret in message for secret in hidden)
-            or _NUMBERS.search(message) is not None
-            or any(len(run) == _QUOTED_RUN and any(run in text for text in known) for run in runs)
-        )
+        if any(secret in message for secret in hidden) or _NUMBERS.search(message) is not None:
+            return True
+        known = [form for text in texts for form in _forms(text)]
+        runs = {run for reading in (_flat(message), _plain(message)) for run in _runs(reading)}
+        return any(run in form for run in runs for form in known)
 
     return quotes
+
+
+def _forms(text: str) -> set[str]:
+    """A text as it is, and as programs write it inside other texts."""
+    strict = json.dumps(text, ensure_ascii=False)[1:-1]
+    written = (text, strict, strict.replace('\\"', '"'), json.dumps(text)[1:-1], json.dumps(strict)[1:-1])
+    return {_flat(text), *map(_plain, written)}
+
+
+def _runs(text: str) -> Iterator[str]:
+    return (text[i : i + _QUOTED_RUN] for i in range(len(text) - _QUOTED_RUN + 1))
 
 
 def _words(body: bytes) -> str:
@@ -135,6 +144,10 @@ def _words(body: bytes) -> str:
         parts = [told.get(name) for name in ("message", "detail", "type", "code")]
         told = "; ".join(str(part) for part in parts if part is not None)
     return " ".join(str(told).split())[:_LONGEST]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).casefold()
 
 
 def _flat(text: str) -> str:

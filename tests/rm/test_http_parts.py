@@ -1,11 +1,12 @@
 """The parts of the HTTP engine that need no server: pacing, breaker, faults, replies."""
 
+import json
 import math
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from axiomrm.data.verdict import Failed
@@ -119,10 +120,18 @@ TEXT = 'the user wrote: "my name is Annabel"\nand left'
 
 
 @given(st.integers(0, len(TEXT) - 8), st.text(max_size=20))
+@example(at=0, around="\\")
+@example(at=TEXT.index("nnabel"), around="\\")
 def test_a_message_that_repeats_eight_characters_of_the_prompt_is_not_shown(at: int, around: str) -> None:
     quotes = quoting([TEXT])
     piece = TEXT[at : at + 8]
-    for form in (piece, piece.upper(), repr(piece)[1:-1], piece.replace("\n", "\\n")):
+    for form in (
+        piece,
+        piece.upper(),
+        repr(piece)[1:-1],
+        piece.replace("\n", "\\n"),
+        json.dumps(piece)[1:-1],
+    ):
         assert quotes(f"{around}{form}{around}"), form
 
 
