@@ -68,9 +68,7 @@ def audit(
     """
     rows = [_scored(t, None if answers is None else answers[i]) for i, t in enumerate(trajectories)]
     if all(math.isnan(row.score) for row in rows):
-        raise DataError(
-            f"none of {len(rows)} rollouts has a reward: expected 'turn_rewards' in the file, or a rubric"
-        )
+        raise DataError(f"none of {len(rows)} rollouts has a reward: {_why_none(rows, answers is None)}")
     pooled = max(Counter(row.group for row in rows).values()) < 2
     disc = discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed)
     facts = Audit(
@@ -92,6 +90,13 @@ def audit(
         spot_checks=_looks(rows, spot_checks),
     )
     return graded(facts)
+
+
+def _why_none(rows: Sequence[Scored], from_file: bool) -> str:
+    if from_file:
+        return "expected 'turn_rewards' in the file, or a rubric"
+    told = Counter(reason for row in rows for reason in row.reasons if reason is not None)
+    return "the rubric gave none: " + "; ".join(f"{reason} ({n} turns)" for reason, n in told.most_common(3))
 
 
 def _success(rows: Sequence[Scored]) -> float | None:

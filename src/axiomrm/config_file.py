@@ -164,7 +164,7 @@ def _suggest(model: type[BaseModel], loc: Sequence[str | int]) -> str:
         models = [inner for note in fields for inner in _models_in(note)] or tagged or models
     key = str(loc[-1])
     accepted = sorted({name for m in models for name in m.model_fields})
-    elsewhere = sorted(".".join(path) for path in _all_paths(model) if path[-1] == key)
+    elsewhere = sorted({".".join(path) for path in _all_paths(model) if path[-1] == key})
     if elsewhere:
         return f"; it belongs at {' or '.join(elsewhere[:3])}"
     near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.7)

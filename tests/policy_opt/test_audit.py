@@ -13,6 +13,7 @@ from axiomrm.errors import DataError
 from axiomrm.policy_opt.association import correlation, partial_correlation
 from axiomrm.policy_opt.audit import audit
 from axiomrm.policy_opt.observe import variance_shares
+from axiomrm.policy_opt.reward import TurnScores
 from axiomrm.policy_opt.spot_checks import pick
 
 NAN = math.nan
@@ -243,3 +244,12 @@ def test_a_judge_without_a_rubric_is_an_error(tmp_path: Path, capsys: Any) -> No
     write_trajectories(tmp_path / "r.jsonl", rollouts(0.0, groups=3))
     code, _, err = run(tmp_path / "r.jsonl", "--model", "/nope", capsys=capsys)
     assert code == 2 and "--rubric" in err
+
+
+def test_a_rubric_that_answers_for_no_turn_is_told_with_its_reasons() -> None:
+    made = rollouts(0.0, groups=1, n=2)
+    none = [
+        TurnScores([NAN] * 4, ["cannot_assess:coverage"] * 4, "judge", "rubric", level="turn") for _ in made
+    ]
+    with pytest.raises(DataError, match=r"none of 2 rollouts .* cannot_assess:coverage \(8 turns\)"):
+        audit(made, none)
