@@ -85,9 +85,8 @@ def test_a_killed_run_goes_on_and_gives_the_row_of_one_that_was_not(tmp_path: Pa
     planner = planner_of(tmp_path)
     run = planner.run("fresh", "process_replay", 1e-3, 1)
     folder, results = tmp_path / "killed", tmp_path / "results"
-    child = multiprocessing.get_context("fork").Process(
-        target=_killed, args=(run, folder, results, paths(tmp_path))
-    )
+    spawn = multiprocessing.get_context("spawn")  # threads that load a model do not survive a fork of torch
+    child = spawn.Process(target=_killed, args=(run, folder, results, paths(tmp_path)))
     child.start()
     child.join(300)
     assert child.exitcode == -signal.SIGKILL
