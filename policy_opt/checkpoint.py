@@ -26,6 +26,27 @@ def weights_hash(model: Any) -> str:
     return digest.hexdigest()
 
 
+def trained_weights(model: Any) -> dict[str, Any]:
+    """The state dict without frozen parameters: adapters alone where the rest of the model is frozen."""
+    frozen = {name for name, p in model.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}
+
+
+def load_trained(model: Any, weights: dict[str, Any]) -> None:
+    """The inverse of `trained_weights`; frozen parameters stay as they are.
+
+    Raises:
+        ConfigError: other parameters were trained than this model trains.
+    """
+    mine = trained_weights(model).keys()
+    if mine != weights.keys():
+        odd = sorted(mine ^ weights.keys())
+        raise ConfigError(
+            f"saved weights do not fit what this model trains: {len(odd)} differ, as {odd[0]!r}"
+        )
+    model.load_state_dict(weights, strict=False)
+
+
 def save(folder: Path, *, tensors: dict[str, Any], state: dict[str, Any]) -> Path:
     """Write ``tensors`` (state dicts) and ``state`` (plain JSON) as one checkpoint, replacing the last one.
 

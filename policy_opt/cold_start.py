@@ -1,7 +1,8 @@
 """Cold start: supervised fine-tuning of a policy on successful dialogues until the dev loss stops falling.
 
 Plain next-token loss on the agent's own tokens, the end of each turn included. The best weights by dev
-loss are kept. Resumable: a checkpoint after every evaluation, the order of an epoch is keyed by its number.
+loss are kept; of a model with adapters those alone. Resumable: a checkpoint after every evaluation, the
+order of an epoch is keyed by its number.
 """
 
 import math
@@ -18,6 +19,7 @@ from torch import Tensor
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.checkpoint import load_trained, trained_weights
 
 IGNORED = -100
 
@@ -92,7 +94,7 @@ def fine_tune(
     saved = folder / "cold_start.pt"
     if saved.exists():
         state = torch.load(saved, weights_only=False)
-        model.load_state_dict(state["model"])
+        load_trained(model, state["model"])
         optimizer.load_state_dict(state["optimizer"])
         losses, best = state["losses"], state["best"]
     while len(losses) <= settings.max_epochs and not _stalled(losses, settings.patience):
@@ -107,7 +109,7 @@ def fine_tune(
         )
         if on_epoch is not None:
             on_epoch(epoch, losses[-1])
-    model.load_state_dict(best)
+    load_trained(model, best)
     return ColdStartResult(len(losses) - 1, losses.index(min(losses)), losses)
 
 
@@ -178,7 +180,7 @@ def _stalled(losses: Sequence[float], patience: int) -> bool:
 
 
 def _weights(model: Any) -> dict[str, Tensor]:
-    return {k: v.detach().clone() for k, v in model.state_dict().items()}
+    return {k: v.detach().clone() for k, v in trained_weights(model).items()}
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:

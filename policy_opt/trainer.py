@@ -5,7 +5,6 @@ it would have gone on: weights, optimizer, KL controller, statistics and buffer 
 checkpoint, and metrics rows after it are dropped and written again.
 """
 
-import copy
 import math
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
 from axiomrm.policy_opt.monitors import HeldOut, Monitors
+from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
@@ -48,7 +48,7 @@ class PolicyTrainer:
 
     Args:
         model: causal language model to train, holding the starting weights (also when resuming): they are the
-            frozen reference.
+            frozen reference. A model with adapters is fine: checkpoints then hold what is trained alone.
         chat: messages to ids and back.
         env_factory: makes a fresh environment an episode.
         tasks: training tasks, drawn without replacement, reshuffled each round.
@@ -81,7 +81,7 @@ class PolicyTrainer:
         self.config, self.folder, self.turn_judge = config, Path(folder), turn_judge
         self.on_iteration = on_iteration
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.
-        self.reference = copy.deepcopy(model).requires_grad_(False) if config.kl.enabled else None
+        self.reference = starting_policy(model) if config.kl.enabled else None
         self.reference_hash = checkpoint.weights_hash(model)
         self.algorithm = build_algorithm(config.algorithm)
         if isinstance(self.algorithm, Rescoring):
@@ -150,7 +150,8 @@ class PolicyTrainer:
         """What an algorithm reads of the rollouts besides rewards."""
         records, budget = [episode.record for episode in episodes], self.config.tokens_per_forward
         if self.reference is not None and self.algorithm.needs_reference:
-            attach_reference(self.reference, records, token_budget=budget)
+            with self.reference() as start:
+                attach_reference(start, records, token_budget=budget)
         if isinstance(self.algorithm, ActorCritic):
             critic = self.algorithm.critic
             self.algorithm.take_values(token_values(self.model, critic, records, token_budget=budget))
@@ -252,7 +253,7 @@ class PolicyTrainer:
         checkpoint.save(
             self.folder,
             tensors={
-                "model": self.model.state_dict(),
+                "model": checkpoint.trained_weights(self.model),
                 "optimizer": self.optimizer.state_dict(),
                 "torch_rng": torch.get_rng_state(),
             },
@@ -274,7 +275,7 @@ class PolicyTrainer:
             return
         tensors, state = checkpoint.load(path)
         checkpoint.check_same_run(path, state, self.config, self.reference_hash)
-        self.model.load_state_dict(tensors["model"])
+        checkpoint.load_trained(self.model, tensors["model"])
         self.optimizer.load_state_dict(tensors["optimizer"])
         torch.set_rng_state(tensors["torch_rng"])
         self.algorithm.load_state_dict(state["algorithm"])
