@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from axiomrm.policy_opt.engine_config import EngineConfig, TransformersEngine
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 
@@ -164,6 +165,7 @@ class KLConfig(Config):
 class RolloutConfig(Config):
     """How episodes are sampled."""
 
+    engine: EngineConfig = TransformersEngine()
     temperature: float = Field(default=1.0, gt=0)
     max_turns: int = Field(default=32, ge=1)
     max_turn_tokens: int = Field(default=64, ge=1)
@@ -194,7 +196,10 @@ class PolicyConfig(Config):
     """Share of failed turn judgements in an iteration above which the run stops."""
     max_failed_rollouts: float = Field(default=0.1, ge=0, le=1)
     admission_max_gap: float = Field(default=1e-3, gt=0)
-    """Greatest accepted difference of trainer and sampler log-probs on fresh tokens, nats."""
+    """Greatest accepted difference of trainer and sampler log-probs on fresh tokens, nats; another engine has
+    ``rollout.engine.mismatch`` instead."""
+    accelerate: bool = False
+    """Update through Hugging Face ``accelerate``: device placement, mixed precision, several processes."""
     checkpoint_every: int = Field(default=1, ge=1)
     """Iterations."""
     on_hack: Literal["warn", "guard", "stop"] = "warn"

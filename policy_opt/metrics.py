@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from axiomrm.policy_opt.admission import mismatch
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.update import UpdateStats
 
@@ -76,9 +77,9 @@ def update_metrics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) 
         "offpolicy/rho_max": max(r for stats in every for r in stats.rho),
         "offpolicy/m2": _mean([m for stats in every for m in stats.m2]),
     }
-    mine, sampled = fresh[0].fresh_logps()
-    gaps = mine - sampled
-    return out | {"offpolicy/admission_max": float(gaps.abs().max()) if gaps.numel() else NAN}
+    # Before the first optimizer step: later ones compare moved weights.
+    seen = mismatch(*(values.numpy() for values in fresh[0].fresh_logps()))
+    return out | {"offpolicy/admission_max": seen["mismatch/max_abs_nats"], **seen}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -7,7 +7,6 @@ checkpoint, and metrics rows after it are dropped and written again.
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ import numpy as np
 import torch
 
 from axiomrm.data.trajectory import Task, canonical_json
-from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt import checkpoint, reward
 from axiomrm.policy_opt.algorithm import ActorCritic, Rescoring
 from axiomrm.policy_opt.algorithms import build_algorithm
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.diagnostics import episode_diagnostics, update_diagnostics
+from axiomrm.policy_opt.failures import check_rollouts, check_verdicts
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
@@ -30,8 +30,9 @@ from axiomrm.policy_opt.monitors import HeldOut, Monitors
 from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
 from axiomrm.policy_opt.seeds import generator
+from axiomrm.policy_opt.team import Step, accelerator_of, join, leads, tell, together
 from axiomrm.policy_opt.trackers import Tracker
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step, token_values
 from axiomrm.policy_opt.watch import Watch
@@ -40,7 +41,6 @@ Metrics = dict[str, float]
 STOP_REUSE_KL = 3.0
 STOP_REUSE_ESS = 0.2
 STOP_REUSE_GRAD = 5.0
-MIN_VERDICTS = 40
 
 
 class PolicyTrainer:
@@ -59,6 +59,8 @@ class PolicyTrainer:
             iteration that a kill makes run again (for reports and bars).
         heldout: criteria that the policy is not rewarded for, for the monitors.
         tracker: gets each metrics row besides ``metrics.jsonl``.
+        accelerator: for the update; default: as ``config.accelerate`` says. Of several processes each makes
+            this trainer and calls ``run``, over one shared folder.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class PolicyTrainer:
         on_iteration: Callable[[int, Metrics, list[Episode]], None] | None = None,
         heldout: HeldOut | None = None,
         tracker: Tracker | None = None,
+        accelerator: Any = None,
     ) -> None:
         if not tasks:
             raise ConfigError("policy training: no tasks given; pass at least one")
@@ -81,16 +84,20 @@ class PolicyTrainer:
         self.config, self.folder, self.turn_judge = config, Path(folder), turn_judge
         self.on_iteration = on_iteration
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.
-        self.reference = starting_policy(model) if config.kl.enabled else None
         self.reference_hash = checkpoint.weights_hash(model)
         self.algorithm = build_algorithm(config.algorithm)
         if isinstance(self.algorithm, Rescoring):
             self.algorithm.turn_judge = turn_judge
         self.kl = KLController(config.kl.initial_beta, config.kl.target_nats_per_token)
-        self.optimizer = torch.optim.AdamW(
+        accelerator = accelerator or accelerator_of(config)
+        if accelerator is not None:
+            model.to(accelerator.device)
+        optimizer = torch.optim.AdamW(
             self._parameter_groups(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-        self.sampler = TransformersSampler(model, chat.end_ids, temperature=config.rollout.temperature)
+        self.replica, self.optimizer = join(accelerator, model, optimizer, self.algorithm)
+        self.reference = starting_policy(model) if config.kl.enabled and leads(self.replica) else None
+        self.sampler = build_sampler(config.rollout, model, chat.end_ids)
         self.iteration = 0
         self.grad_norms: list[float] = []
         self.watch = Watch(Monitors(config.monitors, heldout), config.on_hack, self.folder, self.algorithm)
@@ -109,6 +116,13 @@ class PolicyTrainer:
         """Run (the rest of) the iterations; returns one metrics row an iteration, earlier ones included."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._resume()
+        try:
+            return together(self.replica, self._run, self._step)
+        finally:
+            if isinstance(self.sampler, Published):
+                self.sampler.close()
+
+    def _run(self) -> list[Metrics]:
         rows = checkpoint.kept_rows(self._metrics_path, self.iteration)
         while self.iteration < self.config.iterations:
             self.watch.stop_if_gamed(self.iteration)
@@ -129,6 +143,8 @@ class PolicyTrainer:
         return rows
 
     def _iterate(self) -> tuple[Metrics, list[Episode]]:
+        before = time.perf_counter()
+        self._publish()
         started = time.perf_counter()
         episodes = self.rollout(self.draw_tasks(self.iteration))
         rolled = time.perf_counter()
@@ -143,7 +159,7 @@ class PolicyTrainer:
         metrics |= self.watch.look(self.iteration, episodes, metrics)
         metrics |= episode_diagnostics(episodes)
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
-        metrics |= {"time/update_s": time.perf_counter() - scored}
+        metrics |= {"time/update_s": time.perf_counter() - scored, "time/publish_s": started - before}
         return metrics, episodes
 
     def _prepare(self, episodes: list[Episode]) -> None:
@@ -170,6 +186,7 @@ class PolicyTrainer:
 
     def rollout(self, tasks: Sequence[Task]) -> list[Episode]:
         """One group of rollouts a task from the current weights."""
+        self._publish()
         return collect(
             self.sampler,
             self.chat,
@@ -180,25 +197,16 @@ class PolicyTrainer:
             policy_version=self.iteration,
         )
 
+    def _publish(self) -> None:
+        if isinstance(self.sampler, Published) and self.sampler.version != self.iteration:
+            self.sampler.publish(self.model, self.iteration)
+
     def _score(self, episodes: list[Episode]) -> None:
-        broken = [e for e in episodes if e.record.ending == "env_error"]
-        if len(broken) > self.config.max_failed_rollouts * len(episodes):
-            details = Counter(str(e.trajectory.metadata["turns"][-1].get("detail")) for e in broken)
-            raise JudgeError(
-                f"iteration {self.iteration}: {len(broken)} of {len(episodes)} rollouts failed: "
-                f"{dict(details)!r}; accepted: {self.config.max_failed_rollouts:.0%}"
-            )
+        check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
-        if self.turn_judge is None or not asked:
-            return
-        reward.apply_scores(asked, self.turn_judge([e.trajectory for e in asked]))
-        reasons = [s.missing for e in asked for s in e.record.steps]
-        failed = [r for r in reasons if r is not None and r.startswith("failed")]
-        if len(reasons) >= MIN_VERDICTS and len(failed) > self.config.max_failed_verdicts * len(reasons):
-            raise JudgeError(
-                f"iteration {self.iteration}: {len(failed)} of {len(reasons)} turn judgements failed: "
-                f"{dict(Counter(failed))!r}; accepted: {self.config.max_failed_verdicts:.0%}"
-            )
+        if self.turn_judge is not None and asked:
+            reward.apply_scores(asked, self.turn_judge([e.trajectory for e in asked]))
+            check_verdicts(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
         fresh: list[UpdateStats] = []
@@ -207,16 +215,9 @@ class PolicyTrainer:
         for minibatch in self.algorithm.plan(
             self.iteration, generator(self.config.seed, "plan", self.iteration)
         ):
-            stats = optimizer_step(
-                self.model,
-                self.optimizer,
-                self.algorithm,
-                minibatch,
-                kl_beta=self.kl.beta if self.reference is not None else 0.0,
-                grad_clip=self.config.grad_clip,
-                token_budget=self.config.tokens_per_forward,
-                admission_gap=None if fresh else self.config.admission_max_gap,
-            )
+            accepted = admission_of(self.config.rollout, self.config.admission_max_gap)
+            beta = self.kl.beta if self.reference is not None else 0.0
+            stats = self._step(tell(self.replica, Step(minibatch, beta, None if fresh else accepted)))
             (reused if minibatch.reuse else fresh).append(stats)
             stopped = self._should_stop_reuse(stats)
             if not math.isnan(stats.grad_norm):
@@ -228,12 +229,25 @@ class PolicyTrainer:
         metrics |= update_diagnostics(fresh, reused)
         return metrics | {"kl/beta": self.kl.beta, "kl/at_clamp": float(self.kl.at_clamp)}
 
+    def _step(self, step: Step) -> UpdateStats:
+        return optimizer_step(
+            self.model,
+            self.optimizer,
+            self.algorithm,
+            step.minibatch,
+            kl_beta=step.kl_beta,
+            grad_clip=self.config.grad_clip,
+            token_budget=self.config.tokens_per_forward,
+            admission=step.admission,
+            replica=self.replica,
+        )
+
     def _should_stop_reuse(self, stats: UpdateStats) -> bool:
-        enough = len(self.grad_norms) >= 10
+        usual = float(np.median(self.grad_norms)) if len(self.grad_norms) >= 10 else math.inf
         return (
             stats.fresh_kl > STOP_REUSE_KL * self.config.kl.target_nats_per_token
             or stats.ess_frac < STOP_REUSE_ESS
-            or (enough and stats.grad_norm > STOP_REUSE_GRAD * float(np.median(self.grad_norms)))
+            or stats.grad_norm > STOP_REUSE_GRAD * usual
         )
 
     def forget(self, subject: str) -> int:

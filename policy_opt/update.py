@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +12,26 @@ from torch import Tensor, nn
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, LossParts, Minibatch
 from axiomrm.policy_opt.buffer import ess_of
+from axiomrm.policy_opt.engine_config import MismatchLimits
 from axiomrm.policy_opt.kl import k3, kl_surrogate
 from axiomrm.policy_opt.logprobs import selected_logprobs
 from axiomrm.policy_opt.losses import aggregate, step_weights
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch, micro_batches
 from axiomrm.policy_opt.records import TrajectoryRecord
+from axiomrm.policy_opt.replica import OwnReplica, Replica
+
+
+class Use(NamedTuple):
+    """What a pass left on a step."""
+
+    traj_id: str
+    turn: int
+    w: float
+    m1: float
+    m2: float
+
+
+LISTS = ("logps", "behaviour", "fresh", "fresh_k3", "entropy", "keep", "correction", "rho", "m2", "used")
 
 
 @dataclass
@@ -38,6 +53,13 @@ class UpdateStats:
     correction: list[float] = field(default_factory=list)
     rho: list[float] = field(default_factory=list)
     m2: list[float] = field(default_factory=list)
+    used: list["Use"] = field(default_factory=list)
+
+    def add(self, other: "UpdateStats") -> None:
+        """Take in what another process saw of the same step."""
+        self.loss, self.tokens = self.loss + other.loss, self.tokens + other.tokens
+        for name in LISTS:
+            getattr(self, name).extend(getattr(other, name))
 
     def fresh_logps(self) -> tuple[Tensor, Tensor]:
         """Trainer's and sampler's log-probs of fresh tokens, which must agree before the first update."""
@@ -70,34 +92,56 @@ def token_loss(
 
 
 def accumulate_gradient(
-    model: Any, algorithm: Algorithm, minibatch: Minibatch, *, kl_beta: float, token_budget: int
+    model: Any,
+    algorithm: Algorithm,
+    minibatch: Minibatch,
+    *,
+    kl_beta: float,
+    token_budget: int,
+    replica: Replica | None = None,
 ) -> UpdateStats:
-    """Add the gradient of a whole minibatch to ``model``; its split into forwards does not matter."""
+    """Add the gradient of a whole minibatch to ``model``; its split into forwards does not matter.
+
+    Args:
+        replica: this process's part of the work, for ``model``; default: all of it, plain torch.
+
+    Returns:
+        What all processes saw.
+    """
     weights = step_weights(
         [item.step.n_tokens for item in minibatch.steps],
         _trajectory_numbers(minibatch.steps),
         minibatch.aggregation,
         minibatch.constant,
     )
-    stats = UpdateStats()
-    device = next(model.parameters()).device
+    replica, stats = replica or OwnReplica(model), UpdateStats()
     critic = algorithm.critic if isinstance(algorithm, ActorCritic) else None
-    for batch in micro_batches(minibatch.steps, weights, token_budget=token_budget):
-        out = selected_logprobs(
-            model,
-            batch.input_ids_RL.to(device),
-            batch.attention_mask_RL.to(device),
-            batch.row_N.to(device),
-            batch.column_N.to(device),
-            batch.temperature,
-        )
-        logp_N = out.logp_N.to("cpu")
-        if critic is not None:
-            batch = replace(batch, value_N=critic(out.hidden_NH).to("cpu"))
-        loss, parts = token_loss(algorithm, batch, logp_N, kl_beta)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch
-        _note(stats, batch, loss, logp_N.detach(), out.entropy_N.to("cpu"), parts)
-    return stats
+    share = replica.share(micro_batches(minibatch.steps, weights, token_budget=token_budget))
+    for number, (batch, counts) in enumerate(share, start=1):
+        with replica.part(last=number == len(share)):
+            out = replica.forward(batch)
+            logp_N = out.logp_N.to("cpu")
+            if critic is not None:
+                batch = replace(batch, value_N=critic(out.hidden_NH).to("cpu"))
+            loss, parts = token_loss(algorithm, batch, logp_N, kl_beta)
+            replica.backward(loss)
+        if counts:
+            _note(stats, batch, loss, logp_N.detach(), out.entropy_N.to("cpu"), parts)
+    return _together(replica.gather(stats), minibatch)
+
+
+def _together(found: Sequence[UpdateStats], minibatch: Minibatch) -> UpdateStats:
+    """One account of the step, and on each drawn step what its pass left, in whichever process that was."""
+    if len(found) == 1:
+        return found[0]
+    whole = UpdateStats()
+    for stats in found:
+        whole.add(stats)
+    steps = {(item.record.traj_id, item.step.turn): item.step for item in minibatch.steps}
+    for use in whole.used:
+        step = steps[(use.traj_id, use.turn)]
+        step.last_w, step.last_m1, step.last_m2 = use.w, use.m1, use.m2
+    return whole
 
 
 def _note(
@@ -116,6 +160,9 @@ def _note(
     stats.correction += parts.correction_S.tolist()
     stats.rho += parts.ratios.rho_S.tolist()
     stats.m2 += parts.ratios.m2_S.tolist()
+    for item in batch.steps:
+        step = item.step
+        stats.used.append(Use(item.record.traj_id, step.turn, step.last_w, step.last_m1, step.last_m2))
 
 
 def optimizer_step(
@@ -127,28 +174,41 @@ def optimizer_step(
     kl_beta: float,
     grad_clip: float,
     token_budget: int,
-    admission_gap: float | None = None,
+    admission: float | MismatchLimits | None = None,
+    replica: Replica | None = None,
 ) -> UpdateStats:
     """One step.
 
     Args:
-        admission_gap: run the admission test on this minibatch's tokens before the weights move.
+        admission: run the admission test on this minibatch's tokens before the weights move: the greatest gap
+            of one engine, or the limits of another.
+        replica: as in ``accumulate_gradient``.
 
     Raises:
         DataError: the admission test failed; the weights are untouched.
     """
     optimizer.zero_grad(set_to_none=True)
-    stats = accumulate_gradient(model, algorithm, minibatch, kl_beta=kl_beta, token_budget=token_budget)
-    if admission_gap is not None:
-        mine, sampled = stats.fresh_logps()
-        admission_check(mine.numpy(), sampled.numpy(), max_gap=admission_gap)
+    replica = replica or OwnReplica(model)
+    stats = accumulate_gradient(
+        model, algorithm, minibatch, kl_beta=kl_beta, token_budget=token_budget, replica=replica
+    )
+    if admission is not None:
+        _admit(stats, admission)
     parameters = [p for p in model.parameters() if p.grad is not None]
     if parameters:
-        stats.grad_norm = float(nn.utils.clip_grad_norm_(parameters, grad_clip))
+        stats.grad_norm = replica.clip(parameters, grad_clip)
     if isinstance(algorithm, ActorCritic):
         nn.utils.clip_grad_norm_(algorithm.critic.parameters(), grad_clip)
     optimizer.step()
     return stats
+
+
+def _admit(stats: UpdateStats, admission: float | MismatchLimits) -> None:
+    mine, sampled = (values.numpy() for values in stats.fresh_logps())
+    if isinstance(admission, MismatchLimits):
+        admission_check(mine, sampled, same_engine=False, limits=admission)
+    else:
+        admission_check(mine, sampled, max_gap=admission)
 
 
 def attach_reference(ref_model: Any, records: Sequence[TrajectoryRecord], *, token_budget: int) -> None:

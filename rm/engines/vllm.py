@@ -105,7 +105,7 @@ class VllmEngine:
             ImportError: vLLM is not installed.
             ConfigError: an unknown dtype, no weight files, or vLLM cannot start on this model.
         """
-        vllm, on_cpu = _vllm()
+        vllm, on_cpu = vllm_module()
         from transformers import AutoTokenizer
 
         from axiomrm.rm.engines.model_load import torch_dtype
@@ -256,7 +256,7 @@ def _rank(adapter: Adapter) -> int:
     )
 
 
-def _vllm() -> tuple[Any, bool]:
+def vllm_module() -> tuple[Any, bool]:
     """The module and whether it runs on the CPU; sets what it reads from the environment when imported."""
     import torch
 

@@ -110,14 +110,14 @@ def test_admission_refuses_what_would_train_on_the_wrong_policy(toy: Any, spoil:
     with pytest.raises(DataError, match="likely causes"):
         optimizer_step(
             model, optimizer, algorithm, Minibatch(steps, False, "token"), kl_beta=0.0, grad_clip=1.0,
-            token_budget=4096, admission_gap=1e-3,
+            token_budget=4096, admission=1e-3,
         )  # fmt: skip
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_admission_accepts_a_clean_batch_and_reports_its_gaps() -> None:
     seen = admission_check(np.array([-1.0, -2.0], np.float32), np.array([-1.0, -2.0005], np.float32))
-    assert seen["admission/max_abs"] == pytest.approx(5e-4, rel=1e-3)
+    assert seen["mismatch/max_abs_nats"] == pytest.approx(5e-4, rel=1e-3)
 
 
 def test_another_engine_is_judged_on_the_mean_not_on_the_worst_token() -> None:
