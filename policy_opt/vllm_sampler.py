@@ -12,6 +12,7 @@ with Llama models in one process; not on accelerators, not over several devices.
 
 import copy
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -128,9 +129,10 @@ class VllmSampler:
     def _start(self, model: Any) -> Any:
         # Before vLLM is imported: publication hands over tensors, so the engine has to be in this process.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        vllm, on_cpu = vllm_module()
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._check(base)
+        vllm, on_cpu = vllm_module()
+        _quiet()
         config = copy.deepcopy(base.config)
         config.architectures = [type(base).__name__]
         self._folder = tempfile.TemporaryDirectory(prefix="axiomrm-vllm-")
@@ -200,6 +202,18 @@ class VllmRows:
     def keep(self, rows: list[int]) -> None:
         """See ``LiveRows.keep``."""
         self._ids = [self._ids[row] for row in rows]
+
+
+def _quiet() -> None:
+    """Mute two warnings that mean nothing here: no tokenizer to warm up, no weights of rotary embeddings."""
+    logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
+    reload = logging.getLogger("vllm.model_executor.model_loader.reload.layerwise")
+    if _not_rotary not in reload.filters:
+        reload.addFilter(_not_rotary)
+
+
+def _not_rotary(record: logging.LogRecord) -> bool:
+    return "RotaryEmbedding" not in record.getMessage()
 
 
 def _seed(draws: NDArray[np.float64]) -> int:
