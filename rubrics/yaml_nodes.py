@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from axiomrm.rubrics.findings import Finding
+from axiomrm.rubrics.yaml_faults import yaml_fault
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 20
@@ -206,36 +207,13 @@ class Reader:
         return self.finding("a tab in the indentation", line, col, 1, "indent with spaces")
 
     def _syntax(self, error: yaml.YAMLError) -> Finding:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        if mark is None:
-            position = getattr(error, "position", 0)
-            before = self.text[: position if isinstance(position, int) else 0]
-            return self.finding(
-                f"a character that YAML does not take: {error}"[:200], before.count("\n") + 1, 1
-            )
-        line = min(mark.line + 1, max(1, len(self.rows)))
+        fault = yaml_fault(error, self.text)
+        line = min(fault.line, max(1, len(self.rows)))
         for number in (line, line - 1):
             row = self.rows[number - 1] if 0 < number <= len(self.rows) else ""
             if "\t" in row[: len(row) - len(row.lstrip())]:
                 return self._tab(number)
-        return self._explained(str(getattr(error, "problem", error)), line, mark.column + 1)
-
-    def _explained(self, problem: str, line: int, col: int) -> Finding:
-        for number in (line, line - 1):
-            row = self.rows[number - 1] if 0 < number <= len(self.rows) else ""
-            brace = re.search(r"(?:[:-] +)([{\[%@`*&!|>].*)$", row)
-            if brace and brace.group(1)[0] in "{[" and not re.search(r"[}\]]\s*(#.*)?$", brace.group(1)):
-                start = brace.start(1) + 1
-                hint = "quote the text: an unquoted brace or bracket opens a mapping or list"
-                return self.finding(
-                    "text after a closing brace or bracket", number, start, len(brace.group(1)), hint
-                )
-        if "mapping values are not allowed" in problem:
-            message = "': ' inside an unquoted text starts a new mapping"
-            return self.finding(message, line, col, 1, "quote the whole text")
-        if "cannot start any token" in problem:
-            return self.finding(f"YAML: {problem}", line, col, 1, "quote the text")
-        return self.finding(f"YAML: {problem}", line, col, 1, "check quotes, brackets and indentation")
+        return self.finding(fault.message, line, fault.col, fault.length, fault.hint)
 
 
 def decode(raw: bytes, file: str) -> str:

@@ -11,6 +11,7 @@ import yaml
 
 from axiomrm.errors import DataError
 from axiomrm.rubrics.convert.loss import Loss, shown
+from axiomrm.rubrics.yaml_faults import yaml_fault
 
 MAX_BYTES = 1 << 28
 _YAML_MAX = 1 << 22
@@ -163,7 +164,12 @@ def load_yaml(text: str, file: str) -> Any:
         value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         json.dumps(value, ensure_ascii=False, default=str).encode()  # half an emoji cannot be written again
         return value
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except yaml.YAMLError as error:
+        fault = yaml_fault(error, text)
+        raise DataError(
+            f"{file}:{fault.line}:{fault.col}: not YAML: {fault.message}; {fault.hint}"
+        ) from error
+    except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from error

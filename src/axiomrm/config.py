@@ -7,7 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from axiomrm.config_file import Dumper, apply_override, describe, read_document
+from axiomrm.config_file import Dumper, apply_override, describe, fault_key, read_document
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
@@ -224,12 +224,21 @@ def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:
         ConfigError: cannot be read, an unknown key, a value out of range; names ``file:line`` and remedy.
     """
     document = read_document(Path(path))
+    document.faults = _faults(document.values)
     for override in overrides:
         apply_override(document, override)
     try:
         return RunConfig.model_validate(document.values)
     except ValidationError as error:
         raise ConfigError(describe(error, RunConfig, document)) from error
+
+
+def _faults(values: dict[str, Any]) -> frozenset[Any]:
+    try:
+        RunConfig.model_validate(values)
+    except ValidationError as error:
+        return frozenset(fault_key(dict(item)) for item in error.errors())
+    return frozenset()
 
 
 def save_config(config: RunConfig, path: Path) -> None:

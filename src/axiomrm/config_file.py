@@ -15,9 +15,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from axiomrm.errors import ConfigError
+from axiomrm.rubrics.yaml_faults import yaml_fault
 
 KeyPath = tuple[str | int, ...]
 MAX_BYTES = 1 << 20
+OVERRIDE = "override "
 
 
 class _Loader(yaml.SafeLoader):
@@ -65,6 +67,8 @@ class Document:
     places: dict[KeyPath, str] = field(default_factory=dict)
     """Key path to ``file:line`` or ``override 'a.b=1'``."""
     source: str = ""
+    faults: frozenset[Any] = frozenset()
+    """``fault_key`` of every finding that the file has without overrides."""
 
     def place(self, path: Sequence[str | int]) -> str:
         """Where ``path`` or its nearest written ancestor stands."""
@@ -72,6 +76,16 @@ class Document:
             if (found := self.places.get(tuple(path[:length]))) is not None:
                 return found
         return self.source
+
+    def changed(self, path: Sequence[str | int]) -> list[str]:
+        """The overrides inside ``path``, and those that say of what kind a section around it is."""
+        kinds = {(*path[:length], "kind") for length in range(len(path) + 1)}
+        inside = [
+            place
+            for found, place in self.places.items()
+            if place.startswith(OVERRIDE) and (found in kinds or found[: len(path)] == tuple(path))
+        ]
+        return list(dict.fromkeys(inside))
 
 
 def read_document(path: Path) -> Document:
@@ -121,7 +135,14 @@ def apply_override(document: Document, override: str) -> None:
         if not isinstance(target, dict):
             raise ConfigError(f"{place}: {'.'.join(parts[: depth + 1])} is {target!r}, not a section")
     target[parts[-1]] = value
+    for gone in [path for path in document.places if path[: len(parts)] == parts]:
+        del document.places[gone]
     document.places |= {path: place for path in [*scratch.places, parts]}
+
+
+def fault_key(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells one finding of pydantic from another."""
+    return (item["loc"], item["type"], item["msg"])
 
 
 def describe(error: ValidationError, model: type[BaseModel], document: Document) -> str:
@@ -132,9 +153,9 @@ def describe(error: ValidationError, model: type[BaseModel], document: Document)
 def _finding(item: dict[str, Any], model: type[BaseModel], document: Document) -> str:
     path = _written_path(item["loc"], document.values)
     dotted = ".".join(map(str, path)) or "configuration"
-    place = document.place(path)
+    place = document.place(path) if fault_key(item) in document.faults else _blamed(path, document)
     if item["type"] == "extra_forbidden":
-        return f"{place}: unknown key {dotted!r}{_suggest(model, item['loc'])}"
+        return f"{place}: unknown key {dotted!r}{_suggest(model, item['loc'], dotted)}"
     if item["type"] == "missing":
         full = ".".join(str(p) for p in item["loc"])
         return f"{place}: {full} is missing; it has no default"
@@ -143,6 +164,14 @@ def _finding(item: dict[str, Any], model: type[BaseModel], document: Document) -
         message += "; put it in quotes"
     found = "" if isinstance(item["input"], dict | BaseModel) else f"found {item['input']!r}: "
     return f"{place}: {dotted}: {found}{message[:1].lower()}{message[1:]}"
+
+
+def _blamed(path: KeyPath, document: Document) -> str:
+    """Where ``path`` stands; what a file says is blamed only where no override changed what it means."""
+    place = document.place(path)
+    if place.startswith(OVERRIDE) or not path or not (changed := document.changed(path)):
+        return place
+    return f"{' and '.join(changed)} (section at {place})"
 
 
 def _written_path(loc: Sequence[str | int], values: Any) -> KeyPath:
@@ -156,7 +185,7 @@ def _written_path(loc: Sequence[str | int], values: Any) -> KeyPath:
     return tuple(path)
 
 
-def _suggest(model: type[BaseModel], loc: Sequence[str | int]) -> str:
+def _suggest(model: type[BaseModel], loc: Sequence[str | int], written: str) -> str:
     models = [model]
     for part in loc[:-1]:
         fields = [m.model_fields[str(part)].annotation for m in models if str(part) in m.model_fields]
@@ -164,7 +193,8 @@ def _suggest(model: type[BaseModel], loc: Sequence[str | int]) -> str:
         models = [inner for note in fields for inner in _models_in(note)] or tagged or models
     key = str(loc[-1])
     accepted = sorted({name for m in models for name in m.model_fields})
-    elsewhere = sorted({".".join(path) for path in _all_paths(model) if path[-1] == key})
+    found = {".".join(path) for path in _all_paths(model) if path[-1] == key}
+    elsewhere = [] if written in found else sorted(found)  # there already: the section is of another kind
     if elsewhere:
         return f"; it belongs at {' or '.join(elsewhere[:3])}"
     near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.7)
@@ -194,17 +224,21 @@ def _compose(text: str, source: str) -> Any:
     loader = _Loader(text)
     try:
         return loader.get_single_node()
+    except yaml.composer.ComposerError as error:  # our own, of an alias
+        mark: Any = error.problem_mark
+        place = "" if source.startswith(OVERRIDE) else f":{mark.line + 1}"
+        raise ConfigError(f"{source}{place}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None or source.startswith("override") else f":{mark.line + 1}"
-        raise ConfigError(f"{source}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        fault = yaml_fault(error, text)
+        place = "" if source.startswith(OVERRIDE) else f":{fault.line}:{fault.col}"
+        raise ConfigError(f"{source}{place}: not YAML: {fault.message}; {fault.hint}") from error
     finally:
         loader.dispose()
 
 
 def _plain(node: Any, path: KeyPath, document: Document, source: str) -> Any:
     """A composed node as plain Python values; notes where each stands."""
-    place = source if source.startswith("override") else f"{source}:{node.start_mark.line + 1}"
+    place = source if source.startswith(OVERRIDE) else f"{source}:{node.start_mark.line + 1}"
     document.places.setdefault(path, place)
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*path, i), document, source) for i, item in enumerate(node.value)]
@@ -220,7 +254,7 @@ def _entries(
 ) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for key, value in node.value:
-        place = source if source.startswith("override") else f"{source}:{key.start_mark.line + 1}"
+        place = source if source.startswith(OVERRIDE) else f"{source}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
             raise ConfigError(f"{place}: a key is one word; merge keys and nested keys are not accepted")
         if key.value in seen:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,11 @@ def test_saved_text_is_read_back_as_the_same_text(text: str, tmp_path: Path) -> 
         ("name: a\nseed: 1\nseed: 2\n", r"run\.yaml:3: key 'seed' stands twice"),
         ("name: a\nbase: !x y\n", r"run\.yaml:2: tag '!x' is not accepted"),
         ("name: &n a\nbase: *n\n", r"run\.yaml:2: not YAML: an alias is not accepted"),
-        ("name: a\n  seed: 1\n", r"run\.yaml:2: not YAML: mapping values are not allowed here"),
+        ("name: a\n  seed: 1\n", r"run\.yaml:2:3: not YAML: indented deeper than .* line 1, column 7"),
+        (
+            "name: a\npolicy: {x: 1\nseed: 1\n",
+            r"run\.yaml:2:9: not YAML: '\{' at line 2, column 9 is not closed",
+        ),
         ("- a\n", r"run\.yaml: holds \['a'\]; a configuration is a mapping"),
         ("name: ../x\n", r"run\.yaml:1: name: found '\.\./x'"),
         ("name: a\npolicy: {train: {algorithm: {kind: xpo}}}\n", r"run\.yaml:2: .*'process_replay', 'grpo'"),
@@ -117,6 +122,46 @@ def test_overrides_are_applied_in_order_and_create_sections(tmp_path: Path) -> N
 def test_a_wrong_override_is_named(override: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(write(tmp_path, "name: a\n"), [override])
+
+
+KINDS = "name: a\npolicy: {train: {algorithm: {kind: process_replay, reuse: 1}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("policy.train.algorithm.kind=xpo", r"policy\.train\.algorithm: input tag 'xpo'"),
+        (
+            "policy.train.algorithm.kind=rloo",
+            r"unknown key 'policy\.train\.algorithm\.reuse'; accepted: clip, kind",
+        ),
+        ("policy.heldout.kind=verifier", r"policy: heldout: kind 'verifier'"),
+    ],
+)
+def test_a_section_of_the_file_that_an_override_breaks_is_not_blamed(
+    override: str, says: str, tmp_path: Path
+) -> None:
+    found = rf"^override '{re.escape(override)}' \(section at .*run\.yaml:2\): {says}"
+    with pytest.raises(ConfigError, match=found):
+        load_config(write(tmp_path, KINDS), ["seed=3", override])
+
+
+def test_a_fault_of_the_file_is_not_blamed_on_an_override(tmp_path: Path) -> None:
+    text = "name: a\npolicy: {heldout: {kind: verifier}, train: {}}\n"
+    with pytest.raises(ConfigError, match=r"run\.yaml:2: policy: heldout") as caught:
+        load_config(write(tmp_path, text), ["policy.train.iterations=2"])
+    assert "override" not in str(caught.value)
+
+
+def test_a_quote_in_an_override_is_shown_as_typed_and_a_file_may_be_called_override(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"override \"seed='x\": not YAML: the quote ' at line 1, column 1"):
+        load_config(write(tmp_path, "name: a\n"), ["seed='x"])
+    path = tmp_path / "override.yaml"
+    path.write_text("name: a\nseed: [1\n")
+    with pytest.raises(
+        ConfigError, match=r"override\.yaml:2:7: not YAML: '\[' at line 2, column 7 is not closed"
+    ):
+        load_config(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -426,7 +426,7 @@ BAD = [
     ("autorubric", "[{requirement: x, weight: .nan}]", "0/weight: nan is not a finite number"),
     ("autorubric", "[{requirement: x, options: [{label: a, value: 3}]}]", "options/0/value: 3 is not in"),
     ("autorubric", "a: &x [1]\nb: *x", "aliases are not read"),
-    ("autorubric", "[1", "not readable as"),
+    ("autorubric", "[1", "is not closed"),
     ("autorubric", "guidelines: a\nrubric: {guidelines: b, criteria: []}", "give them once"),
     (
         "healthbench",

@@ -79,7 +79,7 @@ TRAPS = [
     ("statement: Names the deadline.", "statement: {limit}", "quote"),
     ("statement: Names the deadline.", "statement: [1] is named", "quote"),
     ("statement: Names the deadline.", "statement: Names: the deadline.", "quote"),
-    ("statement: Names the deadline.", "statement: 'Names the deadline.", "YAML"),
+    ("statement: Names the deadline.", "statement: 'Names the deadline.", "is not closed"),
     ("statement: Names the deadline.", "statement: 12", "quote"),
     ("statement: Names the deadline.", "statement: null", "a text is needed"),
     ("    derivation: given", "\tderivation: given", "tab"),
