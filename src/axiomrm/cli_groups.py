@@ -8,6 +8,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
+import typer
+
+_TOLD = ("COMMANDLINE", "ENVIRONMENT")
+
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """The command that typer sees, with the fields of ``function``'s dataclass parameters after its own.
@@ -32,6 +36,15 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
     command.__annotations__ = {p.name: p.annotation for p in (*plain, *options)}
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     return command
+
+
+def given(context: typer.Context) -> dict[str, str]:
+    """The options that the command line or the environment gives: parameter → as typed there."""
+    return {
+        parameter.name: max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name and getattr(context.get_parameter_source(parameter.name), "name", "") in _TOLD
+    }
 
 
 def _options(kind: Any) -> list[Parameter]:

@@ -16,6 +16,11 @@ from axiomrm.rm.request import Asking, Overflow
 from axiomrm.rm.reward_model import JudgeMode, RewardModel
 from axiomrm.rm.sampling import Stop
 
+LOCAL = ("engine", "dtype", "device")
+"""Options of a model that runs here."""
+SERVED = ("served_model", "tokenizer", "patience", "concurrency", "rpm", "tpm")
+"""Options of a model behind HTTP."""
+
 
 @dataclass(frozen=True)
 class Loading:
@@ -93,6 +98,28 @@ class How:
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "calibration"}
         told = {name: value for name, value in given.items() if value is not None}
         return told | ({"calibration": None} if self.calibration == "off" else {})
+
+
+def refuse_idle(loading: Loading, given: Mapping[str, str]) -> None:
+    """Nothing that was typed may go unread.
+
+    Args:
+        loading: where the judge is.
+        given: parameter → option as typed, of what the command line sets.
+
+    Raises:
+        BadParameter: an option that only a judge with a model reads, or only one here, or behind HTTP.
+    """
+    of_a_judge = [f.name for kind in (Loading, How) for f in fields(kind) if f.name != "model"]
+    if loading.model is None:
+        idle, needs = of_a_judge, "needs --model FOLDER, hub id or URL: without a model no judge is asked"
+    elif loading.served:
+        idle, needs = list(LOCAL), f"is of a model that runs here; --model {loading.model} is behind HTTP"
+    else:
+        idle, needs = list(SERVED), f"is of a server's model; --model {loading.model} is no http:// URL"
+    typed = [option for name, option in given.items() if name in idle]
+    if typed:
+        raise typer.BadParameter(needs, param_hint=" and ".join(typed))
 
 
 def judge_for(loading: Loading, options: Mapping[str, Any]) -> RewardModel:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from axiomrm.cli_groups import grouped
-from axiomrm.cli_judge import How, Loading, cached, judge_for
+from axiomrm.cli_groups import given, grouped
+from axiomrm.cli_judge import How, Loading, cached, judge_for, refuse_idle
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
@@ -37,6 +37,7 @@ class Output:
 
 @grouped
 def score(
+    ctx: typer.Context,
     logs: Annotated[Path, typer.Argument(help="chat logs (OpenAI format) or pairs (context, a, b), JSONL")],
     rubric: Annotated[str, typer.Option("--rubric", "-r", help="library name or YAML file")],
     *,
@@ -50,6 +51,7 @@ def score(
     in the user's cache unless --cache says otherwise; those of a server only if it says so, because what
     model stands behind a URL can change.
     """
+    refuse_idle(loading, given(ctx))
     options = how.options
     if not logs.exists():
         raise DataError(f"{logs}: no such file")

@@ -183,6 +183,31 @@ def test_whatever_python_can_set_has_a_flag(
         assert changed == ({name: value} if value else {})
 
 
+IDLE = {
+    (): {"mode", "gate", "n_samples", "template", "cache", "engine", "rpm", "calibration"},
+    ("--model", "judge"): {"served_model", "tokenizer", "patience", "concurrency", "rpm", "tpm"},
+    ("--model", "http://127.0.0.1:9/v1"): {"engine", "dtype", "device"},
+}
+
+
+@pytest.mark.parametrize("model", IDLE)
+def test_an_option_that_nothing_would_read_is_a_usage_error(folder: Path, model: tuple[str, ...]) -> None:
+    write(folder / "logs.jsonl", LOG)
+    values = {"cache": "off", "engine": "transformers", "calibration": "off", "mode": "direct"}
+    for name in IDLE[model]:
+        flag = f"--{name.replace('_', '-')}"
+        result = run("logs.jsonl", "--rubric", "brief.yaml", *model, flag, values.get(name, "1"))
+        said = " ".join(result.stderr.replace("│", " ").split())
+        assert result.exit_code == 2 and f"for {flag}:" in said and "--model" in said, said
+    assert not list(folder.glob("*.scored.jsonl"))
+
+
+def test_an_option_of_the_judge_needs_a_model_also_when_it_says_the_default(folder: Path) -> None:
+    write(folder / "logs.jsonl", LOG)
+    assert run("logs.jsonl", "--rubric", "brief.yaml").exit_code == 0
+    assert run("logs.jsonl", "--rubric", "brief.yaml", "--seed", "0").exit_code == 2
+
+
 @pytest.mark.parametrize("words", [("--mode", "gated"), ("--gate", "0.5"), ("--mode", "none")])
 def test_a_gate_belongs_to_gated_mode(folder: Path, words: tuple[str, ...]) -> None:
     write(folder / "logs.jsonl", LOG)
