@@ -29,8 +29,10 @@ class SynthesizeConfig(Config):
 
     environment: Literal["service_desk"] = "service_desk"
     demos: int = Field(default=300, ge=1)
-    """Successful expert dialogues for the cold start."""
+    """Dialogues made for the cold start; those that fail their task are left out."""
     dev_demos: int = Field(default=60, ge=1)
+    flawed_demos: float = Field(default=0.0, ge=0, le=1)
+    """Share of those dialogues by an agent that slips now and then; the rest is by an expert."""
     train_tasks: int = Field(default=1400, ge=2)
     """Dialogues of erring agents that the judge learns from."""
     dev_tasks: int = Field(default=60, ge=2)
@@ -120,6 +122,10 @@ class JudgeConfig(Config):
 
     direct_share: float = Field(default=0.5, ge=0, le=1)
     """Training rows that answer without a critique."""
+    joint_share: float = Field(default=0.0, ge=0, le=1)
+    """Training examples asked together with others about their turn, in one prompt with a line for each."""
+    joint_size: tuple[int, int] = (2, 8)
+    """Fewest and most questions of such a prompt."""
     eval_per_criterion: int = Field(default=240, ge=1)
     """Held-out questions a criterion, balanced."""
     general: GeneralConfig = GeneralConfig()

@@ -1,4 +1,4 @@
-"""Stage ``synthesize``: tasks, expert demonstrations that succeed, erring rollouts with oracle labels."""
+"""Stage ``synthesize``: tasks, demonstrations that succeed, erring rollouts with oracle labels."""
 
 import random
 import re
@@ -18,6 +18,8 @@ from axiomrm.stages.world import expert_for, flawed_for, tasks
 
 _VALUES = re.compile(r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b")
 FLAW_RATES = (0.25, 0.55)
+DEMO_FLAW_RATE = 0.3
+"""Share of its turns at which the flawed demonstrator slips."""
 FAULT_SENTENCES = 0.3
 """Chance of each kind of fault sentence in a text of the second agent on training tasks: they are rare
 otherwise, and every further label of a dialogue that is read anyway is cheap."""
@@ -37,12 +39,12 @@ def user_wordings(trajectories: Iterable[Trajectory]) -> set[str]:
 
 
 def run(ctx: StageContext) -> Metrics:
-    """Write ``demos_*`` (successful experts), ``judge_*`` (labelled), ``styles_*`` (for pairs)."""
+    """Write ``demos_*`` (successful), ``judge_*`` (labelled), ``styles_*`` (for pairs)."""
     sizes = ctx.config.synthesize
     metrics: dict[str, Any] = {}
     demos = {
-        "train": _demos("train", sizes.demos, ctx.seed),
-        "dev": _demos("dev", sizes.dev_demos, ctx.seed),
+        "train": _demos("train", sizes.demos, sizes.flawed_demos, ctx.seed),
+        "dev": _demos("dev", sizes.dev_demos, sizes.flawed_demos, ctx.seed),
     }
     judged = {
         "train": _judged("train", sizes.train_tasks, ctx.seed),
@@ -63,8 +65,11 @@ def run(ctx: StageContext) -> Metrics:
     return metrics
 
 
-def _demos(split: Split, count: int, seed: int) -> list[Trajectory]:
-    return successful(roll_many(ServiceDesk, expert_for, tasks(split, "demos", count, seed), "expert"))
+def _demos(split: Split, count: int, flawed_share: float, seed: int) -> list[Trajectory]:
+    drawn, flawed = tasks(split, "demos", count, seed), round(count * flawed_share)
+    found = roll_many(ServiceDesk, flawed_for(DEMO_FLAW_RATE, salt=2), drawn[:flawed], "flawed")
+    found += roll_many(ServiceDesk, expert_for, drawn[flawed:], "expert")
+    return successful(found)
 
 
 def _judged(split: Split, count: int, seed: int) -> list[Trajectory]:
