@@ -43,8 +43,8 @@ def run(ctx: StageContext) -> Metrics:
     sizes = ctx.config.synthesize
     metrics: dict[str, Any] = {}
     demos = {
-        "train": _demos("train", sizes.demos, sizes.flawed_demos, ctx.seed),
-        "dev": _demos("dev", sizes.dev_demos, sizes.flawed_demos, ctx.seed),
+        "train": demonstrations("train", sizes.demos, sizes.flawed_demos, ctx.seed),
+        "dev": demonstrations("dev", sizes.dev_demos, sizes.flawed_demos, ctx.seed),
     }
     judged = {
         "train": _judged("train", sizes.train_tasks, ctx.seed),
@@ -65,7 +65,8 @@ def run(ctx: StageContext) -> Metrics:
     return metrics
 
 
-def _demos(split: Split, count: int, flawed_share: float, seed: int) -> list[Trajectory]:
+def demonstrations(split: Split, count: int, flawed_share: float, seed: int) -> list[Trajectory]:
+    """The successful ones of ``count`` dialogues, of which a share is by an agent that slips."""
     drawn, flawed = tasks(split, "demos", count, seed), round(count * flawed_share)
     found = roll_many(ServiceDesk, flawed_for(DEMO_FLAW_RATE, salt=2), drawn[:flawed], "flawed")
     found += roll_many(ServiceDesk, expert_for, drawn[flawed:], "expert")

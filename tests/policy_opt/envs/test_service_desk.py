@@ -13,7 +13,7 @@ from axiomrm.policy_opt.envs.service_desk.oracle import claims
 from axiomrm.policy_opt.envs.service_desk.tasks import Split, spec_of
 from axiomrm.policy_opt.envs.service_desk.user import asked_slots
 from axiomrm.policy_opt.envs.service_desk.world import TOOLS, World
-from axiomrm.stages.synthesize import masked, user_wordings
+from axiomrm.stages.synthesize import demonstrations, masked, user_wordings
 
 
 def expert(task: Task, info: dict[str, Any]) -> Expert:
@@ -190,3 +190,13 @@ def test_a_trajectory_keeps_its_labels_through_a_file(tmp_path: Any) -> None:
     (back,) = Trajectory.read(tmp_path / "t.jsonl")
     assert back.metadata["labels"] == t.metadata["labels"]
     assert spec_of(back.task) == spec_of(t.task)
+
+
+@pytest.mark.parametrize(("share", "flawed"), [(0.0, 0), (0.5, 20), (1.0, 40)])
+def test_demonstrations_of_a_slipping_agent_are_kept_if_they_succeed(share: float, flawed: int) -> None:
+    demos = demonstrations("train", 40, share, seed=0)
+    by_flawed = [t for t in demos if t.metadata["agent"] == "flawed"]
+    assert len(demos) - len(by_flawed) == 40 - flawed
+    assert all(t.outcome is not None and t.outcome.score == 1 for t in demos)
+    assert bool(flawed) == any(-1 in t.metadata["oracle"] for t in demos)  # slips that were made good
+    assert len(by_flawed) < flawed or not flawed  # and some were not
