@@ -127,10 +127,10 @@ class VllmSampler:
             self._folder = None
 
     def _start(self, model: Any) -> Any:
-        # Before vLLM is imported: publication hands over tensors, so the engine has to be in this process.
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._check(base)
+        # Publication hands over tensors, so the engine has to be in this process; read when vLLM is imported.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         vllm, on_cpu = vllm_module()
         _quiet()
         config = copy.deepcopy(base.config)
@@ -164,7 +164,7 @@ class VllmSampler:
                 f"rollout.max_episode_tokens={self.max_tokens}: the model has {longest} positions; "
                 "vLLM takes no longer episodes"
             )
-        if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") != "0":
+        if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING", "0") != "0":
             raise ConfigError(
                 "VLLM_ENABLE_V1_MULTIPROCESSING is set to another value than 0: weights are published to an "
                 "engine in this process only; unset it"
