@@ -147,3 +147,11 @@ def test_a_stopped_run_says_so_and_goes_on(number: signal.Signals, code: int, tm
     )
     assert again.returncode == 0 and "goes on where it was stopped" in again.stderr
     assert "step 1\n" not in again.stdout and "step 3\n" in again.stdout
+
+
+def test_a_launcher_of_several_processes_is_told_what_to_do_instead(
+    tmp_path: Path, stages: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", "policy", str(write_config(tmp_path)), "--runs-dir", str(tmp_path)]) == 2
+    assert "WORLD_SIZE=2" in capsys.readouterr().err and stages == []

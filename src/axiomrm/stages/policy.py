@@ -162,7 +162,7 @@ def _summary(settings: PolicyConfig, curve: "_Curve", rows: Sequence[dict[str, f
     return {
         "curve": curve.points,
         "rollouts": settings.iterations * settings.tasks_per_iteration * settings.group_size,
-        "seconds": sum(r["time/rollout_s"] + r["time/judge_s"] + r["time/update_s"] for r in rows),
+        "seconds": sum(value for row in rows for key, value in row.items() if key.startswith("time/")),
         "last": dict(rows[-1]),
     }
 
