@@ -180,9 +180,13 @@ class JudgePrompter:
         table = self.table(labels, nonce)
         if label not in table.label_ids:
             raise ConfigError(f"label {label!r} is none of {list(table.label_ids)}")
-        before = () if notes is None else self._encode(self._blocks.neutral(notes_text(notes, quotes)))
+        before = () if notes is None else self.notes_ids(notes, quotes)
         ids = (*before, *table.lead_in_ids, table.label_ids[label], *self.end_ids)
         return ids, len(before) + len(table.lead_in_ids)
+
+    def notes_ids(self, notes: str, quotes: Sequence[Quote] = ()) -> Ids:
+        """Ids of the lines before the verdict line; at most three quotes are written."""
+        return self._encode(self._blocks.neutral(notes_text(notes, quotes)))
 
     def training_row(
         self,

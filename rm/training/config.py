@@ -1,8 +1,18 @@
 """Settings of one training stage."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _ordered(sizes: tuple[int, int]) -> tuple[int, int]:
+    if not 2 <= sizes[0] <= sizes[1]:
+        raise ValueError("expected two numbers from 2 on, the smaller one first")
+    return sizes
+
+
+JointSize = Annotated[tuple[int, int], AfterValidator(_ordered)]
+"""Fewest and most questions of a joint row."""
 
 
 class _Settings(BaseModel):
@@ -28,6 +38,10 @@ class StageConfig(_Settings):
     secret: str = "axiomrm-training"
     """Key of the training nonces."""
     direct_share: float = Field(default=0.5, ge=0, le=1)
+    joint_share: float = Field(default=0.0, ge=0, le=1)
+    """Examples asked together with others about their unit, as ``RewardModel`` does with ``joint``."""
+    joint_size: JointSize = (2, 8)
+    """Fewest and most questions of such a row."""
     label_weight: float = Field(default=1.0, gt=0)
     """How much a label token counts in the loss beside a note token; a verdict is one token of thirty."""
     max_tokens: int = Field(default=2048, ge=8)

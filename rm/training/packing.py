@@ -47,7 +47,8 @@ class TreeRow:
         trained = row.completion_mask[shared:]
         self.labels += [token if on else IGNORED for token, on in zip(fresh, trained, strict=True)]
         weights = [row.weight * on for on in trained]
-        weights[row.label_at - shared] *= row.label_weight
+        for item in row.items:
+            weights[item.at - shared] *= row.label_weight
         self.weights += weights
         self.runs.append((start, len(fresh), path[-1] if path else -1))
         self.path = path + list(range(start, self.size))

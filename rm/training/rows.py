@@ -1,7 +1,8 @@
 """Judge examples become token rows: the ids of the scoring prompt, then the answer, which alone is trained.
 
 Direct rows train the label and the end token (engines force the lead-in, so it belongs to the prompt);
-critique rows train notes, quotes, lead-in, label and end. Nothing is ever cut: a row that is too long, or
+critique rows train notes, quotes, lead-in, label and end; joint rows ask several questions about one unit and
+train every line of the answer. Nothing is ever cut: a row that is too long, or
 that says again what another row says, is dropped and counted.
 """
 
@@ -10,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import Trajectory, canonical_json
@@ -18,21 +19,31 @@ from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.grammar import Quote
 from axiomrm.rm.labels import BINARY, Label, LabelSet, label_set
 from axiomrm.rm.prompt import Criterion, JudgePrompter, Mode
+from axiomrm.rm.training.joint import joint_groups, joint_ids
 
 DropReason = Literal["too_long", "identical", "bad_input"]
 IGNORED = -100
 """Label of a token that is not trained, as torch and transformers have it."""
 
 
+class Item(NamedTuple):
+    """One question of a row."""
+
+    criterion_id: str
+    label: str
+    at: int
+    """Index of its label token."""
+
+
 @dataclass(frozen=True)
 class JudgeRow:
-    """One question with its answer, as ids."""
+    """One question with its answer, or several in a joint row, as ids."""
 
     input_ids: tuple[int, ...]
     completion_mask: tuple[int, ...]
     """1 = trained."""
     label_at: int
-    """Index of the label token."""
+    """Index of the (first) label token."""
     mode: Mode
     criterion_id: str = ""
     label: str = ""
@@ -41,7 +52,14 @@ class JudgeRow:
     """Rows with equal units show recordings that start alike, so they can share a prefix."""
     weight: float = 1.0
     label_weight: float = 1.0
-    """How much the label token counts beside any other trained token."""
+    """How much a label token counts beside any other trained token."""
+    others: tuple[Item, ...] = ()
+    """The questions of a joint row after the first."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Every question, in the order of the prompt."""
+        return (Item(self.criterion_id, self.label, self.label_at), *self.others)
 
     @property
     def start(self) -> int:
@@ -67,13 +85,17 @@ class RowSet:
     dropped: list[Dropped] = field(default_factory=list)
     _seen: set[tuple[int, ...]] = field(default_factory=set, repr=False, compare=False)
 
-    def take(self, index: int, row: JudgeRow, max_tokens: int) -> None:
-        """Keep the row of an example unless it is too long or its ids are there already."""
+    def drop(self, members: Sequence[int], reason: DropReason, detail: str) -> None:
+        """Count the examples of a row that was not made."""
+        self.dropped += [Dropped(index, reason, detail) for index in members]
+
+    def take(self, members: Sequence[int], row: JudgeRow, max_tokens: int) -> None:
+        """Keep the row of some examples unless it is too long or its ids are there already."""
         if len(row.input_ids) > max_tokens:
             detail = f"{len(row.input_ids)} tokens, at most {max_tokens}"
-            self.dropped.append(Dropped(index, "too_long", detail))
+            self.drop(members, "too_long", detail)
         elif row.input_ids in self._seen:
-            self.dropped.append(Dropped(index, "identical", "an earlier row has the same ids"))
+            self.drop(members, "identical", "an earlier row has the same ids")
         else:
             self._seen.add(row.input_ids)
             self.rows.append(row)
@@ -83,11 +105,23 @@ class RowSet:
         """Real share of direct rows; ``None``: no rows."""
         return sum(row.mode == "direct" for row in self.rows) / len(self.rows) if self.rows else None
 
+    @property
+    def joint_share(self) -> float | None:
+        """Real share of the questions that stand in joint rows; ``None``: no rows."""
+        sizes = [len(row.items) for row in self.rows]
+        return sum(size for size in sizes if size > 1) / sum(sizes) if sizes else None
+
     def counts(self) -> dict[str, dict[str, int]]:
-        """Rows by mode, source, label and criterion, and dropped examples by reason."""
-        fields = ("mode", "source", "label", "criterion_id")
-        counts = {name: dict(Counter(str(getattr(row, name)) for row in self.rows)) for name in fields}
-        return counts | {"dropped": dict(Counter(d.reason for d in self.dropped))}
+        """Rows by mode, source and size, questions by label and criterion, dropped examples by reason."""
+        items = [item for row in self.rows for item in row.items]
+        return {
+            "mode": dict(Counter(row.mode for row in self.rows)),
+            "source": dict(Counter(row.source for row in self.rows)),
+            "questions": dict(Counter(str(len(row.items)) for row in self.rows)),
+            "label": dict(Counter(item.label for item in items)),
+            "criterion_id": dict(Counter(item.criterion_id for item in items)),
+            "dropped": dict(Counter(d.reason for d in self.dropped)),
+        }
 
     def data_hash(self) -> str:
         """SHA-256 over ids, masks and weights, in order."""
@@ -102,19 +136,24 @@ def make_rows(
     prompter: JudgePrompter,
     *,
     direct_share: float = 0.5,
+    joint_share: float = 0.0,
+    joint_size: tuple[int, int] = (2, 8),
     max_tokens: int = 2048,
     seed: int = 0,
     guidelines: str = "",
     label_sets: Mapping[str, LabelSet] | None = None,
     label_weight: float = 1.0,
 ) -> RowSet:
-    """One row an example, in order.
+    """One row an example, or several examples about one unit in a joint row; in the order of the examples.
 
     Args:
         examples: examples without notes always make direct rows.
         prompter: the one that scoring will use.
         direct_share: wanted share of direct rows in [0, 1] (half: arXiv:2510.17793); met exactly, up to
             rounding, as long as enough examples have notes.
+        joint_share: wanted share of examples in joint rows, in [0, 1]; a joint row has notes only if all its
+            examples do.
+        joint_size: fewest and most questions of a joint row.
         max_tokens: longest row.
         seed: decides modes and nonces.
         guidelines: the rubric's text for all criteria.
@@ -122,23 +161,45 @@ def make_rows(
         label_weight: how much a label token counts beside a token of a note.
 
     Raises:
-        ConfigError: ``direct_share`` lies outside [0, 1].
+        ConfigError: a share lies outside [0, 1], or the template takes no joint questions.
         DataError: an example's label is none of its labels.
     """
-    if not 0 <= direct_share <= 1:
-        raise ConfigError(f"direct_share {direct_share!r} must lie in [0, 1]")
+    for name, share in (("direct_share", direct_share), ("joint_share", joint_share)):
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name} {share!r} must lie in [0, 1]")
+    groups = _groups(examples, prompter, joint_share, joint_size, seed)
     sets = label_sets or {}
-    direct = _direct_examples(examples, direct_share, seed)
+    labels = [_checked_labels(example, index, sets) for index, example in enumerate(examples)]
+    direct = _direct_groups(examples, groups, direct_share, seed)
     made = RowSet()
-    for index, example in enumerate(examples):
-        labels = _checked_labels(example, index, sets)
+    for number, members in enumerate(groups):
+        asked = [(examples[i], labels[i]) for i in members]
         try:
-            row = _row(example, prompter, labels, index in direct, seed, guidelines)
+            row = _row(asked, prompter, number in direct, seed, guidelines)
         except ConfigError as error:
-            made.dropped.append(Dropped(index, "bad_input", str(error)))
+            made.drop(members, "bad_input", str(error))
         else:
-            made.take(index, replace(row, label_weight=label_weight), max_tokens)
+            made.take(members, replace(row, label_weight=label_weight), max_tokens)
     return made
+
+
+def _groups(
+    examples: Sequence[JudgeExample],
+    prompter: JudgePrompter,
+    share: float,
+    sizes: tuple[int, int],
+    seed: int,
+) -> list[tuple[int, ...]]:
+    """The examples of each row, joint rows where their first member stands."""
+    if not share:
+        return [(index,) for index in range(len(examples))]
+    if not 2 <= sizes[0] <= sizes[1]:
+        raise ConfigError(f"joint_size {list(sizes)}: expected 2 or more, and the smaller number first")
+    prompter.check_joint(sizes[1])
+    joint = joint_groups(examples, share, sizes, seed)
+    together = {index for members in joint for index in members}
+    alone = [(index,) for index in range(len(examples)) if index not in together]
+    return sorted([*joint, *alone], key=min)
 
 
 def _checked_labels(example: JudgeExample, index: int, sets: Mapping[str, LabelSet]) -> LabelSet:
@@ -159,17 +220,56 @@ def usable_pair(chosen: Sequence[int], rejected: Sequence[int], max_tokens: int)
     return "too_long" if max(len(chosen), len(rejected)) > max_tokens else None
 
 
-def _direct_examples(examples: Sequence[JudgeExample], share: float, seed: int) -> set[int]:
-    silent = {i for i, example in enumerate(examples) if not example.notes}
-    free = [i for i in range(len(examples)) if i not in silent]
-    wanted = min(len(free), max(0, round(share * len(examples)) - len(silent)))
+def _direct_groups(
+    examples: Sequence[JudgeExample], groups: Sequence[Sequence[int]], share: float, seed: int
+) -> set[int]:
+    silent = {n for n, members in enumerate(groups) if not all(examples[i].notes for i in members)}
+    free = [n for n in range(len(groups)) if n not in silent]
+    wanted = min(len(free), max(0, round(share * len(groups)) - len(silent)))
     return silent | set(random.Random(f"modes {seed}").sample(free, wanted))
 
 
 def _row(
-    example: JudgeExample, prompter: JudgePrompter, labels: LabelSet, direct: bool, seed: int, guidelines: str
+    asked: Sequence[tuple[JudgeExample, LabelSet]],
+    prompter: JudgePrompter,
+    direct: bool,
+    seed: int,
+    guidelines: str,
 ) -> JudgeRow:
+    example, labels = asked[0]
     unit = _root(example.trajectory)
+    # One nonce for what starts alike, as in scoring: these rows share a prefix.
+    nonce = prompter.random_nonce(random.Random(f"nonce {seed} {unit}"))
+    if len(asked) == 1:
+        ids, mask, place = _alone(example, labels, prompter, direct, guidelines, nonce)
+        at: tuple[int, ...] = (place,)
+    else:
+        several, sets = [e for e, _ in asked], [s for _, s in asked]
+        found = joint_ids(several, prompter, sets, direct=direct, guidelines=guidelines, nonce=nonce)
+        ids, mask, at = found.input_ids, found.completion_mask, found.labels_at
+    items = [Item(e.criterion_id, e.label, place) for (e, _), place in zip(asked, at, strict=True)]
+    return JudgeRow(
+        ids,
+        mask,
+        items[0].at,
+        "direct" if direct else "critique",
+        items[0].criterion_id,
+        items[0].label,
+        example.source,
+        unit,
+        sum(e.weight for e, _ in asked) / len(asked),
+        others=tuple(items[1:]),
+    )
+
+
+def _alone(
+    example: JudgeExample,
+    labels: LabelSet,
+    prompter: JudgePrompter,
+    direct: bool,
+    guidelines: str,
+    nonce: str,
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     made = prompter.training_row(
         example.trajectory,
         Criterion(example.criterion_id, example.ask, labels),
@@ -178,21 +278,10 @@ def _row(
         notes=None if direct else example.notes,
         quotes=[Quote(turn, text) for turn, text in example.quotes],
         guidelines=guidelines,
-        # One nonce for what starts alike, as in scoring: these rows share a prefix.
-        nonce=prompter.random_nonce(random.Random(f"nonce {seed} {unit}")),
+        nonce=nonce,
         lead_in_loss=not direct,
     )
-    return JudgeRow(
-        tuple(made.input_ids),
-        tuple(made.completion_mask),
-        made.label_at,
-        "direct" if direct else "critique",
-        example.criterion_id,
-        example.label,
-        example.source,
-        unit,
-        example.weight,
-    )
+    return tuple(made.input_ids), tuple(made.completion_mask), made.label_at
 
 
 def _root(trajectory: Trajectory) -> str:

@@ -13,7 +13,7 @@ from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
 from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward
 from axiomrm.policy_opt.trackers import TrackerName
-from axiomrm.rm.training.config import LoraSettings
+from axiomrm.rm.training.config import JointSize, LoraSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -124,7 +124,7 @@ class JudgeConfig(Config):
     """Training rows that answer without a critique."""
     joint_share: float = Field(default=0.0, ge=0, le=1)
     """Training examples asked together with others about their turn, in one prompt with a line for each."""
-    joint_size: tuple[int, int] = (2, 8)
+    joint_size: JointSize = (2, 8)
     """Fewest and most questions of such a prompt."""
     eval_per_criterion: int = Field(default=240, ge=1)
     """Held-out questions a criterion, balanced."""

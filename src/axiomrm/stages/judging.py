@@ -26,6 +26,8 @@ def stage_config(ctx: StageContext, name: str, settings: JudgeStageConfig) -> St
         stage=name,
         template=TEMPLATE,
         direct_share=ctx.config.rm.direct_share,
+        joint_share=ctx.config.rm.joint_share,
+        joint_size=ctx.config.rm.joint_size,
         max_tokens=settings.max_length,
         row_tokens=settings.row_tokens,
         batch_tokens=settings.batch_tokens,
