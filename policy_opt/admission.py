@@ -8,7 +8,7 @@ from axiomrm.policy_opt.engine_config import MismatchLimits
 
 CAUSES = (
     "likely causes: another temperature or top-p, ids decoded and encoded again, dropout on, adapter off, "
-    "weights not published to the sampler"
+    "weights not published to the sampler, mixed precision in the trainer"
 )
 FloatArray = NDArray[np.float32]
 
