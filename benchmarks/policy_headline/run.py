@@ -1,9 +1,9 @@
 """The headline experiment, run by run; the protocol is docs/headline.md.
 
-    python benchmarks/policy_headline/run.py tune     --start FOLDER [--jobs 2]
-    python benchmarks/policy_headline/run.py fresh    --start FOLDER
-    python benchmarks/policy_headline/run.py trained  --start FOLDER --judge FOLDER
-    python benchmarks/policy_headline/run.py sweep horizon|noise|hack|dose --start FOLDER
+    python benchmarks/policy_headline/run.py tune [--jobs 2]
+    python benchmarks/policy_headline/run.py fresh
+    python benchmarks/policy_headline/run.py trained --judge FOLDER
+    python benchmarks/policy_headline/run.py sweep horizon|noise|hack|dose
     python benchmarks/policy_headline/report.py
 
 Every run is a process with one thread on a core of its own. A finished run is a row in
@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # PYTHONSAFEPATH keeps it out
 from policy_headline.runs import Planner, Run, read_rows, weights_digest
-from policy_headline.scale import FROZEN, QUICK, SWEEPS, Scale, read_scale
+from policy_headline.scale import FROZEN, QUICK, START, SWEEPS, Scale, read_scale
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL = ROOT / "docs" / "headline.md"
@@ -115,7 +115,9 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--start", type=Path, required=True, help="folder of the cold-started policy")
+    common.add_argument(
+        "--start", type=Path, default=START, help="folder of the cold-started policy (default: start/ here)"
+    )
     common.add_argument("--judge", type=Path, help="folder of a trained judge")
     common.add_argument("--out", type=Path, help="folders of the runs (default runs/policy_headline)")
     common.add_argument("--results", type=Path, help="folder of the rows")

@@ -11,6 +11,8 @@ from axiomrm.policy_opt.presets import PRESETS
 
 HERE = Path(__file__).parent
 FROZEN, QUICK = HERE / "scale.json", HERE / "quick.json"
+START = HERE / "start"
+"""The policy that all runs start from, kept so that runs on another machine count beside the others."""
 OURS = "process_replay"
 GRPO = ("grpo", "grpo_k")
 """Outcome-only GRPO, one pass and as many as ``OURS``: the better of the two is the rival."""
