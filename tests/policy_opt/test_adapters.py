@@ -19,7 +19,7 @@ def adapted(toy: Any, **options: Any) -> Any:
     torch.manual_seed(3)
     targets = ["q_proj", "v_proj", "down_proj"]
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=targets, **options)
-    return peft.get_peft_model(toy.warm(), config)  # type: ignore[no-untyped-call]
+    return peft.get_peft_model(toy.warm(), config)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def logits(model: Any) -> torch.Tensor:
