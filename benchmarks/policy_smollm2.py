@@ -28,11 +28,12 @@ from typing import Any
 import torch
 from policy_headline.desk_tasks import desk_tasks
 from policy_headline.one_run import commit, solved_by_type
+from policy_smollm2_points import Points, gain_over, shown
 from pydantic import BaseModel, ConfigDict
 
 from axiomrm.data.synthesis.rollouts import roll_many, successful
 from axiomrm.data.trajectory import Task, canonical_json
-from axiomrm.eval.bootstrap import bootstrap, paired_difference
+from axiomrm.eval.bootstrap import bootstrap
 from axiomrm.eval.estimate import finite
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
@@ -51,7 +52,6 @@ from axiomrm.stages.world import expert_for, load_model, save_model
 
 ROOT = Path(__file__).resolve().parents[1]
 EVAL_SEED = 0
-Point = dict[str, Any]
 
 
 class Sizes(BaseModel):
@@ -143,38 +143,6 @@ def cold_start(sizes: Sizes, desk: Desk, base: Path, folder: Path) -> None:
     shutil.rmtree(partial)
 
 
-class Points:
-    """The measured points, one line each; a line cut by a kill is none."""
-
-    def __init__(self, path: Path, digest: str) -> None:
-        self.path, self.digest = path, digest
-
-    def all(self) -> list[Point]:
-        """Those of this run."""
-        found = []
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else ():
-            try:
-                point = json.loads(line)
-            except ValueError:
-                continue
-            found += [point] if point["digest"] == self.digest else []
-        return found
-
-    def at(self, split: str, iteration: int, temperature: float) -> Point | None:
-        """A point, if it is there."""
-        wanted = (split, iteration, temperature)
-        return next((p for p in self.all() if (p["split"], p["iteration"], p["temperature"]) == wanted), None)
-
-    def add(self, point: Point) -> None:
-        """One line in one write."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        torn = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
-        with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(("\n" if torn else "") + canonical_json({"digest": self.digest} | point) + "\n")
-            handle.flush()
-            os.fsync(handle.fileno())
-
-
 class Run:
     """The policy in training and what is measured of it."""
 
@@ -251,29 +219,8 @@ TOLD = (
 """What is printed an iteration and kept beside a point."""
 
 
-def gain_over(start: Point, outcomes: dict[str, float]) -> Point:
-    """Outcomes minus those of the start, task by task; one that is missing on either side is missing."""
-    before = [_number(start["outcomes"][task]) for task in outcomes]
-    return paired_difference(list(outcomes.values()), before, unit="tasks").model_dump()
-
-
-def shown(point: Point) -> str:
-    """Success and gain in per cent."""
-    texts = []
-    for name in ("success", "gain"):
-        e = point[name]
-        if e is not None and e["value"] is not None:
-            ends = "" if e["low"] is None else f" [{100 * e['low']:.1f}, {100 * e['high']:.1f}]"
-            texts.append(f"{name} {100 * e['value']:.1f}{ends}")
-    return ", ".join(texts) or "not measured"
-
-
 def since(started: float) -> float:
     return round(time.perf_counter() - started, 1)
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def _no_judge(name: str) -> Any:

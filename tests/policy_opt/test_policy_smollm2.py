@@ -15,6 +15,7 @@ from axiomrm.stages.world import base_folder
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 smol: Any = importlib.import_module("policy_smollm2")
+tables: Any = importlib.import_module("policy_smollm2_table")
 TINY = {
     "seed": 0, "horizons": [2, 4], "turn_limit": 4, "demos": 4, "dev_demos": 2,
     "cold_lora": {"rank": 2, "alpha": 4}, "lora": {"rank": 2, "alpha": 4, "last_layers": 1},
@@ -71,6 +72,7 @@ def untold(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_writes_the_points_of_one_that_was_not(tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     assert run_and_die(folder, "cold start") == -signal.SIGKILL
@@ -91,6 +93,8 @@ def test_a_run_killed_twice_writes_the_points_of_one_that_was_not(tmp_path: Path
     assert [(p["split"], p["iteration"]) for p in found] == wanted
     assert found[4]["training"]["policy/updates"] >= 1 and found[3]["rollouts"] == 3
     assert len(found[3]["outcomes"]) == 4 and found[3]["gain"]["n"] == 4
+    shown = tables.table(folder / "points.jsonl").splitlines()
+    assert len(shown) == 10 and shown[4].startswith("| dev, 1 | 0 | ")
     run(folder)  # a finished run adds nothing
     assert len(points(folder)) == 6
 
