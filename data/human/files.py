@@ -9,10 +9,10 @@ folder named by ``AXIOMRM_DATA``, else in ``../shared/data`` beside the checkout
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from axiomrm.data.jsonl import ReadResult, shorten
 from axiomrm.data.openai_chat import to_messages
@@ -21,6 +21,7 @@ from axiomrm.data.trajectory import Message, Outcome, PreferencePair, Trajectory
 from axiomrm.errors import DataError
 
 Label = Literal["a", "b", "tie"]
+T = TypeVar("T")
 
 _PAIR_KEYS = frozenset({"id", "group", "kind", "context", "a", "b", "label"})
 _LABELS: dict[int, Label] = {0: "tie", 1: "a", 2: "b"}
@@ -62,10 +63,7 @@ def load_pairs(name: str, folder: str | Path | None = None) -> ReadResult[Prefer
     Raises:
         DataError: no such data set.
     """
-    result: ReadResult[PreferencePair] = ReadResult()
-    records = stream_records(_file(name, folder), _pair, result.rejected)
-    result.records.extend(pair for _, pair in records)
-    return result
+    return _load(_file(name, folder), _pair)
 
 
 def load_trajectories(name: str, folder: str | Path | None = None) -> ReadResult[Trajectory]:
@@ -74,10 +72,7 @@ def load_trajectories(name: str, folder: str | Path | None = None) -> ReadResult
     Raises:
         DataError: no such data set.
     """
-    result: ReadResult[Trajectory] = ReadResult()
-    records = stream_records(_file(name, folder), _trajectory, result.rejected)
-    result.records.extend(trajectory for _, trajectory in records)
-    return result
+    return _load(_file(name, folder), _trajectory)
 
 
 def load_scores(name: str, folder: str | Path | None = None) -> ReadResult[HumanScores]:
@@ -86,9 +81,12 @@ def load_scores(name: str, folder: str | Path | None = None) -> ReadResult[Human
     Raises:
         DataError: no such data set.
     """
-    result: ReadResult[HumanScores] = ReadResult()
-    records = stream_records(_file(name, folder), _scores, result.rejected)
-    result.records.extend(scores for _, scores in records)
+    return _load(_file(name, folder), _scores)
+
+
+def _load(path: Path, parse: Callable[[Mapping[str, Any]], T]) -> ReadResult[T]:
+    result: ReadResult[T] = ReadResult()
+    result.records.extend(found for _, found in stream_records(path, parse, result.rejected))
     return result
 
 

@@ -19,6 +19,23 @@ TEXTS = [
 ] * 20
 
 
+ONE_THEOREM = """
+schema: atr/1
+rubric: {id: one, version: 1.0.0}
+defaults: {judge: {kind: llm}}
+axioms:
+  - {id: ax.help, statement: The user came with a purpose., type: premise}
+theorems:
+  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
+"""
+
+
+@pytest.fixture(scope="session")
+def one_theorem() -> str:
+    """A rubric of one criterion for a model judge, as YAML."""
+    return ONE_THEOREM
+
+
 @pytest.fixture(scope="session")
 def make_tokenizer() -> Callable[..., Any]:
     """Builds a byte-level BPE tokenizer with the three ChatML control tokens."""

@@ -256,15 +256,6 @@ def test_the_data_hash_depends_on_the_labels_and_not_on_their_order() -> None:
     assert data_hash(rows) != data_hash(flipped)
 
 
-RUBRIC = """
-schema: atr/1
-rubric: {id: one, version: 1.0.0}
-defaults: {judge: {kind: llm}}
-axioms:
-  - {id: ax.help, statement: The user came with a purpose., type: premise}
-theorems:
-  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-"""
 TALK = Trajectory(messages=(Message(role="user", content="hi"), Message(role="assistant", content="Yes.")))
 
 
@@ -276,7 +267,7 @@ def checkpoint(tmp_path: Path, tiny_llama: Any, tiny_tokenizer: Any) -> Path:
 
 
 def test_a_calibrator_lies_with_its_checkpoint_and_changes_verdicts_without_an_engine_call(
-    checkpoint: Path,
+    checkpoint: Path, one_theorem: str
 ) -> None:
     raw = RewardModel.from_pretrained(checkpoint)
     made = Calibration(
@@ -294,7 +285,7 @@ def test_a_calibrator_lies_with_its_checkpoint_and_changes_verdicts_without_an_e
     assert made.apply(before, BINARY) == after
     assert judge.usage == spent
     assert judge.judge_revision == raw.judge_revision
-    rubric = Rubric.loads(RUBRIC, "one.yaml")
+    rubric = Rubric.loads(one_theorem, "one.yaml")
     found, plain = judge.score(TALK, rubric), raw.score(TALK, rubric)
     assert (found.calibration, plain.calibration) == (made.hash, "")
     assert found.reward is not None

@@ -28,15 +28,6 @@ TALK = Trajectory(
     task=Task(reference="It left on Monday."),
 )
 POLITE = Criterion("polite", "Is the agent polite?", binary_labels("polite", "rude"))
-RUBRIC = """
-schema: atr/1
-rubric: {id: one, version: 1.0.0}
-defaults: {judge: {kind: llm}}
-axioms:
-  - {id: ax.help, statement: The user came with a purpose., type: premise}
-theorems:
-  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-"""
 LEVELS = level_labels([(i / 4, f"step {i}") for i in range(5)])
 
 
@@ -155,14 +146,14 @@ def better(word: str) -> Callable[[Prompt], str]:
     return say
 
 
-def test_pairs_are_compared_in_both_orders() -> None:
+def test_pairs_are_compared_in_both_orders(one_theorem: str) -> None:
     other = TALK.model_copy(
         update={"messages": (*TALK.messages[:3], Message(role="assistant", content="Kindly"))}
     )
 
     def compared(*said: Any) -> PairVerdict:
         judge = RewardModel(Says(*said), JudgePrompter(None), Asking(adapter="bracket_pair"))
-        return judge.compare(TALK, other, Rubric.loads(RUBRIC, "one.yaml"), mode="pairwise")
+        return judge.compare(TALK, other, Rubric.loads(one_theorem, "one.yaml"), mode="pairwise")
 
     won, lost = compared(better("It was")), compared(better("Kindly"))
     assert (won.winner, won.p_a, won.consistent) == ("a", 1.0, True)
@@ -197,13 +188,13 @@ def test_a_pair_judge_sees_what_is_shared_once_and_each_answer_apart() -> None:
         )
 
 
-def test_a_pair_judge_ranks_and_names_what_it_could_not_see() -> None:
+def test_a_pair_judge_ranks_and_names_what_it_could_not_see(one_theorem: str) -> None:
     talks = [
         Trajectory(messages=(TALK.messages[0], Message(role="assistant", content=word)), id=word)
         for word in ("Rudely", "Kindly")
     ]
     judge = RewardModel(Says(better("Kindly")), JudgePrompter(None), Asking(adapter="bracket_pair"))
-    places = judge.rank(talks, Rubric.loads(RUBRIC, "one.yaml"), mode="pairwise")
+    places = judge.rank(talks, Rubric.loads(one_theorem, "one.yaml"), mode="pairwise")
     assert [(p.index, p.place, p.points) for p in places] == [(1, 1, 1.0), (0, 2, 0.0)]
     silent = Trajectory(messages=TALK.messages[:1])
     (none,) = judge.pairs([PairRequest(silent, talks[0], "?")])

@@ -255,22 +255,15 @@ def test_servers_that_answer_in_different_ways_are_no_one_judge(http: Any, serve
             RewardModel.connect([server.url, other.url], model="m", **quick())
 
 
-RUBRIC = """
-schema: atr/1
-rubric: {id: one, version: 1.0.0}
-defaults: {judge: {kind: llm}}
-axioms:
-  - {id: ax.help, statement: The user came with a purpose., type: premise}
-theorems:
-  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-"""
-
-
-def test_the_examples_of_the_page_run(http: Any, server: Any, capsys: Any) -> None:
+def test_the_examples_of_the_page_run(http: Any, server: Any, capsys: Any, one_theorem: str) -> None:
     page = Path(__file__).parents[2] / "docs" / "judge.md"
     section = page.read_text(encoding="utf-8").split("\n## HTTP servers\n")[1].split("\n## ")[0]
     server.answers = [http.verdict("Y", model="judge", **LIKELY)]
-    names = {"RewardModel": RewardModel, "rubric": Rubric.loads(RUBRIC, "one.yaml"), "trajectory": DIALOGUE}
+    names = {
+        "RewardModel": RewardModel,
+        "rubric": Rubric.loads(one_theorem, "one.yaml"),
+        "trajectory": DIALOGUE,
+    }
     for block in re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
         exec(re.sub(r"http://127.0.0.1:800\d/v1", server.url, block), names)
     assert "route='chat'" in capsys.readouterr().out

@@ -16,15 +16,6 @@ from axiomrm.rubrics import Rubric
 
 PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
 SECTIONS = ("Sampling and gating", "Pairs", "Calibration")
-RUBRIC = """
-schema: atr/1
-rubric: {id: one, version: 1.0.0}
-defaults: {judge: {kind: llm}}
-axioms:
-  - {id: ax.help, statement: The user came with a purpose., type: premise}
-theorems:
-  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-"""
 
 
 def blocks(section: str) -> list[str]:
@@ -42,14 +33,14 @@ def shell(section: str) -> list[str]:
 
 
 def test_commands_of_the_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_model: Any, tiny_tokenizer: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_model: Any, tiny_tokenizer: Any, one_theorem: str
 ) -> None:
     """All but those that need vLLM or labels; the gate of the page is picked from labels that nobody has."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     make_model().save_pretrained("JUDGE")
     tiny_tokenizer.save_pretrained("JUDGE")
-    Path("one.yaml").write_text(RUBRIC)
+    Path("one.yaml").write_text(one_theorem)
     Path("mine.j2").write_text((FOLDER / "default.j2").read_text().replace("To check: ", "Consider: "))
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
     Path("log.jsonl").write_text(json.dumps({"id": "r1", "messages": said}) + "\n")
@@ -69,7 +60,9 @@ def test_commands_of_the_page_run(
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_python_of_a_section_runs(section: str, tiny_llama: Any, tiny_tokenizer: Any) -> None:
+def test_python_of_a_section_runs(
+    section: str, tiny_llama: Any, tiny_tokenizer: Any, one_theorem: str
+) -> None:
     def talk(*said: str) -> Trajectory:
         roles: tuple[Any, Any] = ("user", "assistant")
         return Trajectory(messages=tuple(Message(role=roles[i % 2], content=s) for i, s in enumerate(said)))
@@ -78,7 +71,7 @@ def test_python_of_a_section_runs(section: str, tiny_llama: Any, tiny_tokenizer:
         "judge": RewardModel.from_model(
             tiny_llama, tiny_tokenizer, min_mass=0.0, max_notes_tokens=4, untrained=True
         ),
-        "rubric": Rubric.loads(RUBRIC, "one.yaml"),
+        "rubric": Rubric.loads(one_theorem, "one.yaml"),
         "trajectory": talk("hi", "Hello."),
         "a": talk("refund?", "Yes."),
         "b": talk("refund?", "No."),

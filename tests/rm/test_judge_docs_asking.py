@@ -17,19 +17,10 @@ from axiomrm.rubrics import Rubric
 
 PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
 PART = PAGE.read_text(encoding="utf-8").split("\n## Sampling and gating\n")[0]
-RUBRIC = """
-schema: atr/1
-rubric: {id: one, version: 1.0.0}
-defaults: {judge: {kind: llm}}
-axioms:
-  - {id: ax.help, statement: The user came with a purpose., type: premise}
-theorems:
-  - {id: th.done, derived_from: [ax.help], derivation: purpose, statement: The request is settled.}
-"""
 
 
 def test_the_python_runs_and_prints_what_stands_there(
-    tiny_llama: Any, tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_llama: Any, tiny_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_theorem: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = (Message(role="user", content="hi"), Message(role="assistant", content="Hello."))
@@ -37,7 +28,7 @@ def test_the_python_runs_and_prints_what_stands_there(
         "judge": RewardModel.from_model(
             tiny_llama, tiny_tokenizer, min_mass=0.0, max_notes_tokens=4, untrained=True
         ),
-        "rubric": Rubric.loads(RUBRIC, "one.yaml"),
+        "rubric": Rubric.loads(one_theorem, "one.yaml"),
         "trajectory": Trajectory(messages=said),
     }
     printed, everything = "", ""
