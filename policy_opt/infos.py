@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from axiomrm.data.synthesis.rollouts import plain_labels
+
 INFO_KEYS = (
     "state_key",
     "outcome",
@@ -20,7 +22,8 @@ EXPECTED = "expected_tools"
 
 def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an environment's info that belongs into a file."""
-    return {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
+    kept = {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
+    return kept | {"labels": plain_labels(kept["labels"])} if "labels" in kept else kept
 
 
 def outcome_metrics(reset: Mapping[str, Any], infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def goal_examples(trajectories: Iterable[Trajectory]) -> list[JudgeExample]:
     for trajectory in trajectories:
         if trajectory.outcome is None or trajectory.outcome.score is None:
             continue
-        faults = [i for i, v in enumerate(trajectory.metadata.get("oracle", ())) if v < 0]
+        faults = [i for i, v in enumerate(trajectory.metadata.get("oracle", ())) if (v or 0) < 0]
         reached = trajectory.outcome.score >= 1
         note = (
             "every request was served"

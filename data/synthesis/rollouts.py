@@ -1,6 +1,6 @@
 """Roll a scripted or model agent through an environment and keep what the oracle said about each turn."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from axiomrm.data.environment import Agent, TurnEnv
@@ -11,26 +11,17 @@ AgentFor = Callable[[Task, dict[str, Any]], Agent]
 
 
 def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Trajectory:
-    """One episode; ``metadata`` holds per-turn ``oracle`` (−1, 0, 1), ``assessments`` and ``labels``."""
+    """One episode; ``metadata`` holds what ``oracle_view`` tells of its turns."""
     observation, info = env.reset(task=task)
     agent = agent_for(task, info)
     messages: list[Message] = list(observation.messages)
-    oracle: list[int] = []
-    assessments: list[str] = []
-    labels: list[dict[str, dict[str, Any]]] = []
+    infos: list[dict[str, Any]] = []
     over = False
     while not over:
         action = agent.act(messages, info)
         observation, _, terminated, truncated, info = env.step(action)
-        messages += [_with_call_ids(action.message(), len(oracle) + 1), *observation.messages]
-        oracle.append(info.get("oracle_turn", 0))
-        assessments.append(info.get("assessment", ""))
-        labels.append(
-            {
-                k: {"value": v.value, "note": v.note, "quote": v.quote}
-                for k, v in info.get("labels", {}).items()
-            }
-        )
+        infos.append(info | {"labels": plain_labels(info.get("labels", {}))})
+        messages += [_with_call_ids(action.message(), len(infos)), *observation.messages]
         over = terminated or truncated
     env.close()
     return Trajectory(
@@ -41,8 +32,30 @@ def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Traje
         task=task,
         outcome=Outcome(score=info.get("outcome"), metrics=info.get("metrics", {})),
         tools=observation.tools,
-        metadata={"oracle": oracle, "assessments": assessments, "labels": labels, "agent": name},
+        metadata=oracle_view(infos) | {"agent": name},
     )
+
+
+def plain_labels(labels: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """An environment's labels as files keep them: criterion id → ``{"value", "note", "quote"}``."""
+    return {k: {"value": v.value, "note": v.note, "quote": v.quote} for k, v in labels.items()}
+
+
+def oracle_view(infos: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What the oracle said about each turn, as ``trajectory.metadata`` keeps it for judge examples.
+
+    Args:
+        infos: an environment's info after each turn, labels plain.
+
+    Returns:
+        ``oracle`` (−1, 0, 1; ``None``: it did not see the turn), ``assessments`` and ``labels``, one entry a
+        turn.
+    """
+    return {
+        "oracle": [info.get("oracle_turn") for info in infos],
+        "assessments": [info.get("assessment", "") for info in infos],
+        "labels": [info.get("labels", {}) for info in infos],
+    }
 
 
 def roll_many(

@@ -126,6 +126,9 @@ class JudgeConfig(Config):
     """Training examples asked together with others about their turn, in one prompt with a line for each."""
     joint_size: JointSize = (2, 8)
     """Fewest and most questions of such a prompt."""
+    on_policy_tasks: int = Field(default=0, ge=0)
+    """Training tasks on which the cold-started policy is rolled out, four times each, for the rubric stage to
+    learn from its own mistakes; needs an environment whose oracle labels turns."""
     eval_per_criterion: int = Field(default=240, ge=1)
     """Held-out questions a criterion, balanced."""
     general: GeneralConfig = GeneralConfig()

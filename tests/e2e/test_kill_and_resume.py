@@ -27,6 +27,7 @@ KILLS = [
     ("rename", "cold_start.pt"),
     ("point", "cold_start:done"),
     ("rename", r"rm_general/judge/checkpoints/checkpoint-2/"),
+    ("point", "rm_rubric:on_policy"),
     ("rename", r"rm_rubric/judge/checkpoints/checkpoint-1/"),
     ("rename", r"rm_rubric/judge/final$"),
     ("point", "rm_personal:start"),

@@ -1,4 +1,5 @@
 from axiomrm.data.trajectory import Message, Outcome, ToolCall, Trajectory
+from axiomrm.policy_opt.envs.service_desk.criteria import Label
 from axiomrm.policy_opt.infos import outcome_metrics, plain_info
 from axiomrm.policy_opt.judge_reward import programmatic_reward
 from axiomrm.rubrics import Rubric
@@ -19,6 +20,11 @@ def test_what_was_not_told_stays_out() -> None:
     # a turn after an info without metrics: unknown, not "no tool is right"
     assert outcome_metrics(told("a"), [{"error_kind": "x"}, told("b")])["expected_tools"] == [["a"], None]
     assert plain_info({"state_key": "s", "desk": object(), "outcome": None}) == {"state_key": "s"}
+
+
+def test_labels_are_kept_as_files_hold_them() -> None:
+    kept = plain_info({"labels": {"sd.step": Label(False, "it closes too early", "Bye.")}})
+    assert kept == {"labels": {"sd.step": {"value": False, "note": "it closes too early", "quote": "Bye."}}}
 
 
 def test_the_shaping_rubric_reads_them() -> None:

@@ -14,7 +14,7 @@ from axiomrm.policy_opt.envs.service_desk import Expert, Flawed, Style, sample_t
 from axiomrm.policy_opt.envs.service_desk.style import random_style
 from axiomrm.policy_opt.envs.service_desk.tasks import Split
 
-FIRST_SEED = {"demos": 0, "judge": 100_000, "policy": 200_000, "eval": 300_000}
+FIRST_SEED = {"demos": 0, "judge": 100_000, "policy": 200_000, "eval": 300_000, "on_policy": 400_000}
 """First task seed of each use, so that no two uses share a task."""
 
 
