@@ -1,8 +1,8 @@
-"""What joint questions cost and bring: ``python benchmarks/joint_mode.py [--seeds 0 1] [--shares 0 0.2 0.5]``.
+"""What joint questions cost and bring: ``python benchmarks/joint_mode.py [--seeds 0 1] [--shares 0 0.3]``.
 
 The nano judge of ``configs/bench_demo.yaml``, its rubric stage cut to 400,000 tokens, once for each share of training
 examples in joint rows; all else equal. Each judge answers the same balanced held-out turn questions in the same
-recordings: alone, and with all other questions of the turn in one prompt, at most 4 or 8 together. Balanced accuracy
+recordings: alone, and with all other questions of the turn in one prompt, at most ``--asked`` together. Balanced accuracy
 (surface and relational criteria apart) over what was answered, and with a missing verdict counted as wrong;
 differences are paired by question, 95 % intervals draw seeds, then dialogues. Speed: CPU seconds of one thread for
 all questions of the same turns. Resumable, in ``runs/``; a finished part is not measured again.
@@ -38,11 +38,11 @@ from axiomrm.stage_context import StageContext
 from axiomrm.stages import rm_rubric
 from axiomrm.stages.judging import TAGS, judge_of, kind_of, read, stage_config
 
-MODES = (1, 4, 8)
-"""Questions a prompt, at most; 1 = alone."""
 KINDS = ("surface", "relational")
 TOKENS = 400_000
-SPEED_TURNS = 300
+SPEED_TURNS = 100
+MAX_EXAMPLES = 3000
+"""Training examples a criterion to draw rows from: more than 400,000 tokens hold."""
 VERDICT: TypeAdapter[Any] = TypeAdapter(Verdict)
 
 
@@ -54,26 +54,32 @@ def start_of(seed: int, args: argparse.Namespace) -> tuple[RunConfig, Path]:
     return config, run_pipeline(stages, config, args.runs_dir, reporter=reporter_for_terminal()).run_dir
 
 
-def context(run: Path, config: RunConfig, share: float) -> StageContext:
+def context(run: Path, config: RunConfig, share: float, per_criterion: int) -> StageContext:
     folder = run / f"joint-{share:g}"
     folder.mkdir(exist_ok=True)
-    rm = config.rm.model_copy(update={"joint_share": share})
+    rubric = config.rm.rubric.model_copy(update={"max_examples": MAX_EXAMPLES})
+    changes = {"joint_share": share, "rubric": rubric, "eval_per_criterion": per_criterion}
+    rm = config.rm.model_copy(update=changes)
     return StageContext(
         run, folder, config.model_copy(update={"rm": rm}), config.seed, dict(read_run(run).records)
     )
 
 
 def train(ctx: StageContext) -> dict[str, Any]:
-    result = train_stage(
-        ctx.artifact("rm_general", "judge/final"),
-        None,
-        rm_rubric.examples(ctx, "train"),
-        (),
-        ctx.stage_dir / "judge",
-        stage_config(ctx, "rm.rubric", ctx.config.rm.rubric.train),
-    )
+    """The rubric stage, and what it took; read back if it is there."""
+    done = ctx.stage_dir / "judge" / "result.json"
+    if not done.exists():
+        train_stage(
+            ctx.artifact("rm_general", "judge/final"),
+            None,
+            rm_rubric.examples(ctx, "train"),
+            (),
+            ctx.stage_dir / "judge",
+            stage_config(ctx, "rm.rubric", ctx.config.rm.rubric.train),
+        )
+    result = json.loads(done.read_text())
     names = ("labels_per_1000_tokens", "steps", "tokens", "seconds")
-    return {name: getattr(result, name) for name in names} | {"rows": result.counts["questions"]}
+    return {name: result[name] for name in names} | {"rows": result["counts"]["questions"]}
 
 
 def turns_of(ctx: StageContext) -> list[list[JudgeExample]]:
@@ -95,7 +101,7 @@ def answers(ctx: StageContext, turns: Sequence[Sequence[JudgeExample]], joint: i
 
 def measured(ctx: StageContext, joint: int) -> dict[str, Any]:
     """Verdicts on the balanced questions, and the speed; read back if they are there."""
-    path = ctx.stage_dir / f"asked-{joint}.json"
+    path = ctx.stage_dir / f"asked-{joint}-of-{ctx.config.rm.eval_per_criterion}.json"
     if not path.exists():
         path.write_text(json.dumps(_measure(ctx, joint)) + "\n")
     found: dict[str, Any] = json.loads(path.read_text())
@@ -201,7 +207,7 @@ def of_mode(found: list[dict[str, Any]]) -> dict[str, Any]:
     }
     for name, wrong in (("answered", False), ("missing_as_wrong", True)):
         report = criterion_report([items(one, wrong=wrong) for one in found])
-        summary[name] = {k: percent(report.balanced_accuracy[k]) for k in KINDS}  # type: ignore[index]
+        summary[name] = {k: percent(e) for k, e in report.balanced_accuracy.items() if k in KINDS}
         summary[f"{name}_by_criterion"] = {
             m.criterion: m.balanced_accuracy.value for m in report.criteria if m.kind in KINDS
         }
@@ -216,7 +222,9 @@ def of_mode(found: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--shares", type=float, nargs="+", default=[0, 0.2, 0.5])
+    parser.add_argument("--shares", type=float, nargs="+", default=[0, 0.3])
+    parser.add_argument("--asked", type=int, nargs="+", default=[1, 8], help="questions a prompt; 1: alone")
+    parser.add_argument("--per-criterion", type=int, default=120, help="balanced held-out questions")
     parser.add_argument("--config", type=Path, default=Path("configs/bench_demo.yaml"))
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/joint_mode.json"))
@@ -226,12 +234,12 @@ def main() -> None:
     for seed in args.seeds:
         config, run = start_of(seed, args)
         for share in args.shares:
-            ctx = context(run, config, share)
+            ctx = context(run, config, share, args.per_criterion)
             trained.setdefault(f"{share:g}", []).append(train(ctx))
-            for joint in MODES:
+            for joint in args.asked:
                 found.setdefault(f"{share:g}", {}).setdefault(joint, []).append(measured(ctx, joint))
                 print(f"seed {seed} joint_share {share:g} asked {joint} together: measured", flush=True)
-    plain = found[f"{args.shares[0]:g}"][1]
+    plain = found.get("0", {}).get(1)
     result = {
         "seeds": args.seeds,
         "train_tokens": TOKENS,
@@ -242,11 +250,12 @@ def main() -> None:
                 "asked": {str(joint): of_mode(one) for joint, one in modes.items()},
                 "joint_minus_alone": {
                     str(joint): {k: percent(difference(modes[joint], modes[1], k)) for k in KINDS}
-                    for joint in MODES[1:]
+                    for joint in modes
+                    if joint > 1
                 },
-                "alone_minus_alone_of_the_first_share": {
-                    k: percent(difference(modes[1], plain, k)) for k in KINDS
-                },
+                "alone_minus_alone_of_share_0": {k: percent(difference(modes[1], plain, k)) for k in KINDS}
+                if plain
+                else None,
             }
             for share, modes in found.items()
         },
