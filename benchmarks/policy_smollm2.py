@@ -9,7 +9,7 @@ oracle of right steps). KL is to the merged cold start, which is the same model 
 
 Success is the share of held-out tasks (other wordings than in training) that the verifier passes, one sampled
 episode each, the same tasks and random numbers at every point; the gain over the cold start is paired by task.
-Intervals: 95 %, bootstrap over tasks; the spread of training seeds is not in them. Every point is one line of
+Intervals: 95 %, bootstrap over tasks (Wilson at 0 and 1); the spread of training seeds is not in them. Every point is one line of
 ``--out`` as soon as it is measured. Sizes: ``policy_smollm2.json``; what an iteration does, ``--work``/training.
 """
 
@@ -28,12 +28,11 @@ from typing import Any
 import torch
 from policy_headline.desk_tasks import desk_tasks
 from policy_headline.one_run import commit, solved_by_type
-from policy_smollm2_points import Points, gain_over, shown
+from policy_smollm2_points import Points, gain_over, shown, success_of
 from pydantic import BaseModel, ConfigDict
 
 from axiomrm.data.synthesis.rollouts import roll_many, successful
 from axiomrm.data.trajectory import Task, canonical_json
-from axiomrm.eval.bootstrap import bootstrap
 from axiomrm.eval.estimate import finite
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
@@ -191,7 +190,7 @@ class Run:
             "iteration": done,
             "rollouts": done * self.settings.tasks_per_iteration * self.settings.group_size,
             "temperature": temperature,
-            "success": bootstrap(list(outcomes.values()), unit="tasks").model_dump(),
+            "success": success_of(outcomes.values()),
             "gain": gain_over(first, outcomes) if first else None,
             "solved": solved_by_type(episodes),
             "outcomes": {task: finite(value) for task, value in outcomes.items()},

@@ -2,13 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from axiomrm.data.trajectory import canonical_json
-from axiomrm.eval.bootstrap import paired_difference
+from axiomrm.eval.bootstrap import bootstrap, paired_difference
+from axiomrm.eval.estimate import wilson
 
 Point = dict[str, Any]
 
@@ -45,6 +46,16 @@ class Points:
             handle.write(("\n" if torn else "") + canonical_json({"digest": self.digest} | point) + "\n")
             handle.flush()
             os.fsync(handle.fileno())
+
+
+def success_of(outcomes: Iterable[float | None]) -> Point:
+    """Mean outcome with its bootstrap interval over tasks; Wilson where all outcomes agree ([1, 1] claims too
+    much)."""
+    values = [_number(value) for value in outcomes]
+    found = bootstrap(values, unit="tasks")
+    if found.value in (0.0, 1.0):
+        found = wilson(found.value * found.n, found.n, missing=found.missing)
+    return found.model_dump()
 
 
 def gain_over(start: Point, outcomes: dict[str, float]) -> Point:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from policy_smollm2_points import Point, Points
+from policy_smollm2_points import Point, Points, success_of
 
 FILE = Path(__file__).parent / "results" / "policy_smollm2.jsonl"
 HEAD = (
@@ -29,9 +29,10 @@ def row(point: Point) -> str:
     told = point["training"] or {}
     names = ("kl/k3_fresh_nats_per_token", "policy/entropy_nats")
     numbers = ["–" if told.get(name) is None else f"{told[name]:.3f}" for name in names]
+    success = percent(success_of(point["outcomes"].values()))
     gain = percent(point["gain"]) if point["iteration"] else "–"
     where = f"{point['split']}, {point['temperature']:g}"
-    return f"| {' | '.join([where, str(point['rollouts']), percent(point['success']), gain, *numbers])} |"
+    return f"| {' | '.join([where, str(point['rollouts']), success, gain, *numbers])} |"
 
 
 def table(path: Path) -> str:

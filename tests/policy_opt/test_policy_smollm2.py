@@ -15,6 +15,7 @@ from axiomrm.stages.world import base_folder
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 smol: Any = importlib.import_module("policy_smollm2")
+kept: Any = importlib.import_module("policy_smollm2_points")
 tables: Any = importlib.import_module("policy_smollm2_table")
 TINY = {
     "seed": 0, "horizons": [2, 4], "turn_limit": 4, "demos": 4, "dev_demos": 2,
@@ -119,3 +120,12 @@ def test_a_missing_outcome_is_neither_success_nor_failure_and_has_no_gain(tmp_pa
     assert smol.Points(found.path, "other").all() == []
     gain = smol.gain_over(found.at("dev", 0, 1.0), {"a": 1.0, "b": 1.0})
     assert (gain["value"], gain["n"], gain["missing"]) == (0.0, 1, 1)
+
+
+def test_a_perfect_score_has_an_interval_that_a_missing_outcome_does_not_move() -> None:
+    perfect = kept.success_of([1.0] * 64 + [None])
+    # Wilson: n / (n + z^2)
+    assert (perfect["low"], perfect["high"]) == (pytest.approx(64 / (64 + 1.959964**2), abs=1e-6), 1.0)
+    assert (perfect["n"], perfect["missing"]) == (64, 1)
+    assert kept.success_of([1.0, 0.0] * 32)["method"] == "bootstrap over tasks"
+    assert kept.success_of([None])["value"] is None
