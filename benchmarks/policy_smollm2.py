@@ -4,13 +4,15 @@
 
 Cold start: adapters fine-tuned on dialogues of a terse scripted agent that succeeded, merged into the base. Then
 fresh adapters, process + replay: the outcome is the environment's verifier, the reward of a turn comes from the
-rubric ``process_shaping`` (the right tool for the state, well-formed arguments, no repetition; no model and no
-oracle of right steps). KL is to the merged cold start, which is the same model with its adapters off.
+rubric ``process_shaping``: a tool that the desk names as right in its state (names alone, not values or wordings),
+well-formed arguments, no repetition; no judge model, and not the oracle's verdict on the step. KL is to the merged
+cold start, which is the same model with its adapters off.
 
 Success is the share of held-out tasks (other wordings than in training) that the verifier passes, one sampled
 episode each, the same tasks and random numbers at every point; the gain over the cold start is paired by task.
-Intervals: 95 %, bootstrap over tasks (Wilson at 0 and 1); the spread of training seeds is not in them. Every point is one line of
-``--out`` as soon as it is measured. Sizes: ``policy_smollm2.json``; what an iteration does, ``--work``/training.
+Intervals: 95 %, bootstrap over tasks (Wilson at 0 and 1); the spread of training seeds is not in them. Every
+point is one line of ``--out`` as soon as it is measured. Sizes: ``policy_smollm2.json``; what an iteration does:
+``--work``/training.
 """
 
 import argparse
