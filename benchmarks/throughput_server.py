@@ -40,6 +40,7 @@ def served(model: str, dtype: str, log: Path, max_model_len: int) -> Iterator[Se
     command += ["--served-model-name", "judge"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", dtype]
     command += ["--enforce-eager", "--max-model-len", str(max_model_len)]
+    command += ["--no-enable-chunked-prefill"]  # with seeds it ends the engine on a CPU, vLLM 0.32
     threads = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **threads})

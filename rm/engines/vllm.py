@@ -39,9 +39,10 @@ CPU_DEFAULTS = {
     "VLLM_CPU_KVCACHE_SPACE": "2",
 }
 """Environment of vLLM on a CPU where the user sets none; the last is in GiB."""
-CPU_OPTIONS = {"enforce_eager": True, "block_size": 32}
+CPU_OPTIONS = {"enforce_eager": True, "block_size": 32, "enable_chunked_prefill": False}
 """Arguments of ``vllm.LLM`` there: no compiler run at the start; short blocks, because only whole ones are
-shared between prompts."""
+shared between prompts; prompts read whole, because vLLM 0.32 sets a seeded row's generator back after a part
+of its prompt, which a CPU's cannot (the engine ends with "CPU Generator does not use offset")."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Sizes that vLLM prepares for."""
 

@@ -147,6 +147,11 @@ def test_a_too_long_row_fails_alone(run: Run) -> None:
 
 
 @needs_vllm
+def test_seeded_rows_that_do_not_fit_in_one_step_are_all_written(run: Run) -> None:
+    assert run.found["crowd"] == [2] * 8
+
+
+@needs_vllm
 def test_the_command_line_scores_through_vllm(run: Run) -> None:
     assert run.found["exit"] == 0
     assert len(run.scored) == 4

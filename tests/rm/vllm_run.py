@@ -46,6 +46,13 @@ def main() -> None:
     long = Prompt((5,) * engine.max_tokens, (7,), (), "gamu")
     (refused, fine) = engine.generate([long, prompt], sampling)
     found["too long"] = [refused.kind, isinstance(fine, Failed)]
+    crowd = [
+        Prompt((9 + i, *range(40, 140)) * 15, (7,), (), "gamu") for i in range(8)
+    ]  # more than a step reads
+    found["crowd"] = [
+        len(getattr(row, "token_ids", ())) or str(row)
+        for row in engine.generate(crowd, replace(sampling, max_new_tokens=2))
+    ]
     engine.close()
     with load_engine("vllm", adapter) as adapted:  # type: ignore[union-attr]  # vLLM's engine is one
         tuned = RewardModel.from_engine(adapted, adapted.tokenizer)
