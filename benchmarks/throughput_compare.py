@@ -7,7 +7,7 @@ import numpy as np
 from axiomrm.eval.bootstrap import Array, bootstrap
 
 Row = dict[str, Any]
-OURS = ("ours", "vllm")
+OURS = ("ours", "vllm", "http")
 
 
 def keep(row: Row, rows: list[Row]) -> None:
