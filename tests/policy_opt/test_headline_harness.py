@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -68,16 +67,22 @@ def test_every_stage_runs_to_rows_and_a_report(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*/training/checkpoint-*"))
 
 
-def _killed(run: Any, folder: Path, results: Path, options: dict[str, Any]) -> None:
-    measure = one_run.Training._measure
-
-    def die(self: Any, done: int) -> None:
-        if done == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        measure(self, done)
-
-    one_run.Training._measure = die
-    one_run.finish(run, folder, results, **options)
+KILLER = """
+import os, signal, sys
+from pathlib import Path
+benchmarks, run, folder, results, start, tasks = sys.argv[1:]
+sys.path.insert(0, benchmarks)
+from policy_headline import one_run
+from policy_headline.runs import Run
+measure = one_run.Training._measure
+def die(self, done):
+    if done == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    measure(self, done)
+one_run.Training._measure = die
+options = {"start": Path(start), "judge": None, "tasks": Path(tasks)}
+one_run.finish(Run.model_validate_json(run), Path(folder), Path(results), **options)
+"""
 
 
 @pytest.mark.slow
@@ -85,11 +90,11 @@ def test_a_killed_run_goes_on_and_gives_the_row_of_one_that_was_not(tmp_path: Pa
     planner = planner_of(tmp_path)
     run = planner.run("fresh", "process_replay", 1e-3, 1)
     folder, results = tmp_path / "killed", tmp_path / "results"
-    spawn = multiprocessing.get_context("spawn")  # threads that load a model do not survive a fork of torch
-    child = spawn.Process(target=_killed, args=(run, folder, results, paths(tmp_path)))
-    child.start()
-    child.join(300)
-    assert child.exitcode == -signal.SIGKILL
+    where = paths(tmp_path)
+    told = [ROOT / "benchmarks", run.model_dump_json(), folder, results, where["start"], where["tasks"]]
+    command = [sys.executable, "-c", KILLER, *map(str, told)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert child.returncode == -signal.SIGKILL, child.stderr
     assert not (folder / "row.json").exists() and list((folder / "training").glob("checkpoint-1"))
     found = one_run.finish(run, folder, results, **paths(tmp_path))
     whole = one_run.finish(run, tmp_path / "whole", tmp_path / "other", **paths(tmp_path))
