@@ -142,6 +142,8 @@ def arguments() -> argparse.Namespace:
     args.cores = args.cores or sorted(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
+    if args.jobs < 1:
+        parser.error(f"--jobs {args.jobs}: at least 1")
     if len(args.cores) < args.jobs:
         parser.error(f"--jobs {args.jobs} needs as many cores; have {args.cores}")
     for option in ("start", "judge"):

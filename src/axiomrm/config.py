@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -140,7 +140,7 @@ class PolicyStageConfig(Config):
     """Policy optimisation: one main arm and the arms it is compared with, same tasks, seed and start."""
 
     train: PolicyConfig = PolicyConfig()
-    arms: dict[str, PolicyConfig] = Field(
+    arms: dict[Annotated[str, Field(pattern=NAME, max_length=100)], PolicyConfig] = Field(
         default_factory=lambda: {
             "grpo": PolicyConfig(algorithm=GRPOConfig()),
             "best_of_k": PolicyConfig(algorithm=BestOfKConfig()),
@@ -201,7 +201,7 @@ class EvaluateConfig(Config):
 class RunConfig(Config):
     """Everything that decides the result of a run."""
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=NAME, max_length=100)
     """Folder under ``runs/``."""
     seed: int = Field(default=0, ge=0, lt=2**31)
     base: str = "nano"

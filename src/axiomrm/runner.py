@@ -75,6 +75,7 @@ def run_pipeline(
     reporter = reporter or Silent()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
+    manifest = build_manifest(config)  # before anything is made or deleted: it refuses an absent base
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -82,7 +83,7 @@ def run_pipeline(
             f"--runs-dir {runs_root}: {run_dir} cannot be a folder, a file is in the way"
         ) from error
     with run_lock(run_dir):
-        _prepare(run_dir, config, fresh=fresh, accept_code_change=accept_code_change)
+        _prepare(run_dir, config, manifest, fresh=fresh, accept_code_change=accept_code_change)
         try:
             return RunResult(run_dir, _run_stages(wanted, config, run_dir, reporter))
         finally:
@@ -125,7 +126,9 @@ def _up_to(stages: Sequence[Stage], until: str | None) -> list[Stage]:
     return list(stages[: names.index(until) + 1])
 
 
-def _prepare(run_dir: Path, config: RunConfig, *, fresh: bool, accept_code_change: bool) -> None:
+def _prepare(
+    run_dir: Path, config: RunConfig, manifest: dict[str, Any], *, fresh: bool, accept_code_change: bool
+) -> None:
     """Make the folder this run's own, or refuse."""
     for leftover in run_dir.glob(".*.tmp"):
         leftover.unlink()
@@ -134,7 +137,6 @@ def _prepare(run_dir: Path, config: RunConfig, *, fresh: bool, accept_code_chang
         _delete_run(run_dir)
     elif old is None:
         _refuse_strangers(run_dir)
-    manifest = build_manifest(config)
     if old is not None:
         manifest = check_same_run(run_dir, old, manifest, accept_code_change=accept_code_change)
     save_config(config, run_dir / "config.yaml")

@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from axiomrm.config import RunConfig, load_config, save_config
 from axiomrm.errors import ConfigError
@@ -172,3 +173,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_base_that_is_a_folder_is_an_input_and_the_shipped_one_is_code(tmp_path: Path) -> None:
     assert RunConfig(name="a").input_paths() == {}
     assert RunConfig(name="a", base=str(tmp_path)).input_paths() == {"base": tmp_path}
+
+
+@pytest.mark.parametrize("arm", ["a/b", "../evil", "a b", "x" * 101, ""])
+def test_the_name_of_an_arm_is_a_folder_name(arm: str) -> None:
+    with pytest.raises(ValidationError, match=r"policy\.arms"):
+        RunConfig.model_validate({"name": "a", "policy": {"arms": {arm: {}}}})
+    with pytest.raises(ValidationError, match="name"):
+        RunConfig.model_validate({"name": arm})

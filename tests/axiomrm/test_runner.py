@@ -147,6 +147,18 @@ def test_a_fresh_run_replaces_the_old_one(tmp_path: Path) -> None:
     assert not (tmp_path / "toy" / "accumulate" / "stray").exists()
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_an_absent_base_is_refused_before_anything_is_made_or_deleted(tmp_path: Path, fresh: bool) -> None:
+    run(tmp_path / "runs")
+    kept = {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()}
+    with pytest.raises(ConfigError, match="there is no folder"):
+        run(tmp_path / "runs", base="nosuchbase", fresh=fresh)
+    assert kept == {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()}
+    with pytest.raises(ConfigError, match="there is no folder"):
+        run(tmp_path / "others", base="nosuchbase", fresh=fresh)
+    assert not (tmp_path / "others").exists()
+
+
 def test_a_changed_input_is_named(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
