@@ -221,9 +221,12 @@ def _all_paths(
 
 
 def _compose(text: str, source: str) -> Any:
-    loader = _Loader(text)
+    loader = None
     try:
+        loader = _Loader(text)  # refuses control characters
         return loader.get_single_node()
+    except RecursionError as error:
+        raise ConfigError(f"{source}: nested too deeply; a configuration has a handful of levels") from error
     except yaml.composer.ComposerError as error:  # our own, of an alias
         mark: Any = error.problem_mark
         place = "" if source.startswith(OVERRIDE) else f":{mark.line + 1}"
@@ -233,20 +236,29 @@ def _compose(text: str, source: str) -> Any:
         place = "" if source.startswith(OVERRIDE) else f":{fault.line}:{fault.col}"
         raise ConfigError(f"{source}{place}: not YAML: {fault.message}; {fault.hint}") from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _plain(node: Any, path: KeyPath, document: Document, source: str) -> Any:
     """A composed node as plain Python values; notes where each stands."""
     place = source if source.startswith(OVERRIDE) else f"{source}:{node.start_mark.line + 1}"
     document.places.setdefault(path, place)
+    if len(path) > MAX_DEPTH:
+        raise ConfigError(f"{place}: more than {MAX_DEPTH} levels; a configuration has a handful")
+    if node.tag not in _PLAIN_TAGS:
+        raise ConfigError(f"{place}: tag {node.tag!r} is not accepted; write the plain value")
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*path, i), document, source) for i, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
         return dict(_entries(node, path, document, source))
-    if node.tag not in _SCALARS:
-        raise ConfigError(f"{place}: tag {node.tag!r} is not accepted; write the plain value")
-    return _SCALARS[node.tag](node.value)
+    try:
+        return _SCALARS[node.tag](node.value)
+    except (KeyError, ValueError) as error:
+        kind = node.tag.rpartition(":")[2]
+        raise ConfigError(
+            f"{place}: {node.value[:40]!r} cannot be read as {kind}; write a plain value"
+        ) from error
 
 
 def _entries(
@@ -275,3 +287,6 @@ _SCALARS: Mapping[str, Any] = {
     "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
     "tag:yaml.org,2002:null": lambda text: None,
 }
+_PLAIN_TAGS = {*_SCALARS, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+MAX_DEPTH = 50
+"""Levels of keys and list items."""

@@ -181,3 +181,31 @@ def test_the_name_of_an_arm_is_a_folder_name(arm: str) -> None:
         RunConfig.model_validate({"name": "a", "policy": {"arms": {arm: {}}}})
     with pytest.raises(ValidationError, match="name"):
         RunConfig.model_validate({"name": arm})
+
+
+HOSTILE = {
+    "a control character": ("name: a\u0007b", "not YAML"),
+    "a NUL byte": ("name: a\u0000b", "not YAML"),
+    "deep lists": ("seed: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    "open lists": ("seed: " + "[" * 20000, "nested too deeply"),
+    "levels": ("seed: " + "[" * 60 + "]" * 60, "more than 50 levels"),
+    "a long number": ("seed: " + "9" * 6000, "cannot be read as int"),
+    "a tagged word": ("seed: !!int abc", "'abc' cannot be read as int"),
+    "a tagged float": ("seed: !!float abc", "'abc' cannot be read as float"),
+    "a tagged section": ("rm: !!python/object/apply:os.system {joint_share: 0.5}", "tag .* is not accepted"),
+    "a tagged list": ("seed: !!set [1]", "tag .* is not accepted"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_yaml_is_an_error_of_one_line_in_files_and_overrides(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text + "\n")
+    with pytest.raises(ConfigError, match=said) as found:
+        load_config(path)
+    assert str(path) in str(found.value) and "\n" not in str(found.value)
+    path.write_text("name: a\n")
+    with pytest.raises(ConfigError, match=said):
+        load_config(path, [text.replace(": ", "=", 1)])
