@@ -17,8 +17,9 @@ def load_model(folder_or_id: str, *, dtype: str, device: str) -> tuple[Any, Any]
     """Model on its device, and tokenizer.
 
     Raises:
-        ConfigError: an unknown dtype, or nothing loadable there.
+        ConfigError: an unknown dtype, a device that is not here, or nothing loadable there.
     """
+    check_device(device)
     chosen = torch_dtype(dtype, device)
     transformers.utils.logging.disable_progress_bar()  # bars are the command line's, ours
     try:
@@ -28,6 +29,19 @@ def load_model(folder_or_id: str, *, dtype: str, device: str) -> tuple[Any, Any]
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(f"model {folder_or_id!r} cannot be loaded: {reason}") from error
     return model.to(device), tokenizer
+
+
+def check_device(name: str) -> None:
+    """Put one number there and take it back.
+
+    Raises:
+        ConfigError: torch knows no such device, or it is not on this machine.
+    """
+    try:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"device {name!r}: cannot compute there; use 'cpu', 'cuda' … ({reason})") from error
 
 
 def torch_dtype(name: str, device: str) -> torch.dtype:

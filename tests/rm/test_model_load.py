@@ -70,3 +70,11 @@ def test_another_layer_in_the_middle_of_large_weights_is_another_judge(
     weights[5 << 19 : 7 << 19] += 1  # 1 MiB in the middle
     (tmp_path / "model.safetensors").write_bytes(weights.tobytes())
     assert model_facts.files_hash(str(tmp_path)) != before
+
+
+@pytest.mark.parametrize("device", ["zz", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_here_is_named(device: str, tmp_path: Path) -> None:
+    from axiomrm.rm.engines.model_load import load_model
+
+    with pytest.raises(ConfigError, match=f"device {device!r}"):
+        load_model(str(tmp_path), dtype="float32", device=device)
