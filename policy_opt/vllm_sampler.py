@@ -153,7 +153,7 @@ class VllmSampler:
                 | options
                 | self.settings.options,
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(f"{type(base).__name__} cannot be started in vLLM: {reason}") from error
 

@@ -120,7 +120,7 @@ class VllmEngine:
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
             llm = vllm.LLM(model=base, dtype=precision, **settings | options)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError(f"model {folder_or_id!r} cannot be started in vLLM: {reason}") from error
         weights = {"weights": files_hash(base), "adapter": files_hash(folder_or_id) if adapter else ""}
