@@ -139,9 +139,12 @@ def arguments() -> argparse.Namespace:
     args.scale = args.scale or (QUICK if args.quick else FROZEN)
     args.out = args.out or ROOT / "runs" / name
     args.results = args.results or RESULTS / name
-    args.cores = args.cores or sorted(
+    there = sorted(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
+    args.cores = args.cores or there
+    if len(set(args.cores) & set(there)) < len(args.cores):
+        parser.error(f"--cores {' '.join(map(str, args.cores))}: each once, of {' '.join(map(str, there))}")
     if args.jobs < 1:
         parser.error(f"--jobs {args.jobs}: at least 1")
     if len(args.cores) < args.jobs:
@@ -152,7 +155,10 @@ def arguments() -> argparse.Namespace:
             parser.error(f"--{option} {folder}: no folder with weights (*.safetensors)")
     if not args.scale.is_file():
         parser.error(f"--scale {args.scale}: there is no such file")
-    known = sorted(read_scale(args.scale).arms)
+    try:
+        known = sorted(read_scale(args.scale).arms)
+    except ValueError as error:
+        parser.error(f"--scale {args.scale}: {error}")
     if unknown := sorted(set(args.arms or ()) - set(known)):
         parser.error(f"--arms {' '.join(unknown)}: not among {' '.join(known)}")
     return args

@@ -148,3 +148,24 @@ def test_the_command_pins_its_runs_and_finishes_them(tmp_path: Path) -> None:
         [*command, *options, "--dry"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert left.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--jobs", "0"], "--jobs 0: at least 1"),
+        (["--cores", "99999"], "--cores 99999: each once, of"),
+        (["--scale", "SCALE"], "--scale SCALE: "),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "SCALE").write_text("{bad")
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "policy_headline" / "run.py"),
+        "tune",
+        "--dry",
+        *words,
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
