@@ -3,8 +3,8 @@
 The nano judge of ``configs/bench_demo.yaml``, its rubric stage cut to 400,000 tokens, once for each share of training
 examples in joint rows; all else equal. Each judge answers the same balanced held-out turn questions in the same
 recordings: alone, and with all other questions of the turn in one prompt, at most ``--asked`` together. Balanced accuracy
-(surface and relational criteria apart) over what was answered, and with a missing verdict counted as wrong;
-differences are paired by question, 95 % intervals draw seeds, then dialogues. Speed: CPU seconds of one thread for
+(surface and relational criteria apart) over what was answered, and the share that was;
+differences are paired by question, over what both ways answered; 95 % intervals draw seeds, then dialogues. Speed: CPU seconds of one thread for
 all questions of the same turns. Resumable, in ``runs/``; a finished part is not measured again.
 """
 
@@ -143,26 +143,29 @@ def _measure(ctx: StageContext, joint: int) -> dict[str, Any]:
     return {"rows": rows, "speed": speed}
 
 
-def items(found: dict[str, Any], *, wrong: bool) -> list[CriterionItem]:
-    """Verdicts beside the oracle's answers; ``wrong``: a missing one counts as the other answer."""
-    made = []
-    for row in found["rows"]:
-        verdict = VERDICT.validate_python(row["verdict"])
-        if wrong and not isinstance(verdict, Scored):
-            value = 0.0 if row["gold"] else 1.0
-            verdict = Scored(value=value, label="N" if row["gold"] else "Y")
-        made.append(CriterionItem(row["criterion"], row["gold"], verdict, row["kind"], row["group"]))
-    return made
+def items(found: dict[str, Any]) -> list[CriterionItem]:
+    """Verdicts beside the oracle's answers; a missing one stays missing."""
+    return [
+        CriterionItem(
+            row["criterion"], row["gold"], VERDICT.validate_python(row["verdict"]), row["kind"], row["group"]
+        )
+        for row in found["rows"]
+    ]
 
 
-def difference(after: list[dict[str, Any]], before: list[dict[str, Any]], kind: str) -> Estimate:
-    """Balanced accuracy of one way of asking minus another's, question by question, missing as wrong."""
+def difference(after: list[dict[str, Any]], before: list[dict[str, Any]], kind: str) -> Estimate | None:
+    """Balanced accuracy of one way of asking minus another's, on the questions that both answered; ``None``: none."""
     rng = np.random.default_rng(0)
-    values, draws, n = [], [], 0
+    values, draws, n, missing = [], [], 0, 0
     for a, b in zip(after, before, strict=True):
-        several = [[i for i in items(found, wrong=True) if i.kind == kind] for found in (a, b)]
-        place = [[(i.criterion, i.group, i.gold) for i in one] for one in several]
+        asked = [[i for i in items(found) if i.kind == kind] for found in (a, b)]
+        place = [[(i.criterion, i.group, i.gold) for i in one] for one in asked]
         assert place[0] == place[1], "not the same questions"
+        both = [p for p in zip(*asked, strict=True) if all(isinstance(i.verdict, Scored) for i in p)]
+        several = [[pair[side] for pair in both] for side in (0, 1)]
+        if not both:
+            return None
+        missing += len(asked[0]) - len(both)
         counts = [_counts(one) for one in several]
         weights = cluster_weights(counts[0].shape[0], DRAWS, rng)
         values.append(float(_macro(counts[0].sum(0)) - _macro(counts[1].sum(0))))
@@ -170,7 +173,7 @@ def difference(after: list[dict[str, Any]], before: list[dict[str, Any]], kind: 
         draws.append(drawn[0] - drawn[1])
         n += len(several[0])
     return from_draws(
-        float(np.mean(values)), over_seeds(draws, rng), n=n, missing=0, confidence=0.95, units=n,
+        float(np.mean(values)), over_seeds(draws, rng), n=n, missing=missing, confidence=0.95, units=n,
         unit="seeds and dialogues, paired",
     )  # fmt: skip
 
@@ -192,8 +195,8 @@ def _macro(counts: Array) -> Array:
     return np.asarray(balanced_accuracy(counts).mean(axis=-1))
 
 
-def percent(e: Estimate) -> dict[str, Any]:
-    return {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "missing": e.missing}
+def percent(e: Estimate | None) -> dict[str, Any] | None:
+    return e and {"value": e.value, "low": e.low, "high": e.high, "n": e.n, "missing": e.missing}
 
 
 def of_mode(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -205,12 +208,11 @@ def of_mode(found: list[dict[str, Any]]) -> dict[str, Any]:
         "failures": {kind: kinds.count(kind) for kind in sorted(set(kinds)) if kind},
         "questions": len(status),
     }
-    for name, wrong in (("answered", False), ("missing_as_wrong", True)):
-        report = criterion_report([items(one, wrong=wrong) for one in found])
-        summary[name] = {k: percent(e) for k, e in report.balanced_accuracy.items() if k in KINDS}
-        summary[f"{name}_by_criterion"] = {
-            m.criterion: m.balanced_accuracy.value for m in report.criteria if m.kind in KINDS
-        }
+    report = criterion_report([items(one) for one in found])
+    summary["answered"] = {k: percent(e) for k, e in report.balanced_accuracy.items() if k in KINDS}
+    summary["answered_by_criterion"] = {
+        m.criterion: m.balanced_accuracy.value for m in report.criteria if m.kind in KINDS
+    }
     speed = [one["speed"] for one in found]
     seconds = sum(s["cpu_seconds"] for s in speed)
     summary["valid_verdicts_a_cpu_second"] = sum(s["valid"] for s in speed) / seconds

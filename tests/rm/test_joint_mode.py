@@ -1,4 +1,4 @@
-"""What benchmarks/joint_mode.py counts: a missing verdict is wrong there, and differences are paired."""
+"""What benchmarks/joint_mode.py counts: what was answered, and differences over what both ways answered."""
 
 import importlib
 import sys
@@ -28,11 +28,9 @@ RIGHT = (1.0, 0.9, 0.1, 0.0) * 2
 HALF = (1.0, None, 0.1, 0.9) * 2
 
 
-def test_a_missing_verdict_is_wrong_whatever_the_gold_answer() -> None:
-    said = [i.verdict.value for i in bench.items(found(*[None] * 8), wrong=True)]
-    assert said == [0.0, 0.0, 1.0, 1.0] * 2
-    assert bench.of_mode([found(*HALF)])["missing_as_wrong_by_criterion"] == {"c": 0.5}
+def test_a_missing_verdict_stays_missing() -> None:
     assert bench.of_mode([found(*HALF)])["answered_by_criterion"] == {"c": 0.75}  # all of Y, half of N
+    assert bench.of_mode([found(*HALF)])["answered"]["surface"]["missing"] == 2
 
 
 def test_shares_and_speed_are_counted_from_what_was_answered() -> None:
@@ -46,4 +44,5 @@ def test_a_difference_is_paired_by_question() -> None:
     same = bench.difference([found(*HALF)], [found(*HALF)], "surface")
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
     gain = bench.difference([found(*RIGHT)], [found(*HALF)], "surface")
-    assert gain.value == pytest.approx(0.5) and gain.low == pytest.approx(0.5)
+    assert gain.value == pytest.approx(0.25) and gain.missing == 2  # of the six that both answered
+    assert bench.difference([found(*RIGHT)], [found(*[None] * 8)], "surface") is None
