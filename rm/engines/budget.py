@@ -3,10 +3,10 @@
 import math
 from typing import NamedTuple
 
-CALL_TOKENS = {"cpu": 64}
-"""What one more forward pass costs, in tokens of layer work; ``OTHER_CALL_TOKENS`` for devices not named.
-Measured on the CPU; the other figure is a guess, untested."""
-OTHER_CALL_TOKENS = 4096
+ROW_TOKENS = {"cpu": 4}
+"""What one more row of branches in a pass costs, in tokens of layer work; ``OTHER_ROW_TOKENS`` for other
+devices. Measured on the CPU; the other figure is a guess, untested."""
+OTHER_ROW_TOKENS = 256
 
 
 class Budget(NamedTuple):
@@ -17,9 +17,9 @@ class Budget(NamedTuple):
     mask_cells: int = 16_000_000
     """Query-key pairs of a batch: 64 MB of mask in fp32."""
     decode_rows: int = 64
-    """Prompts that are decoded together."""
+    """Prompts that are written together."""
     cache_bytes: int = 1_000_000_000
-    """Keys and values of a batch."""
+    """Keys and values of a batch, of trunks and of prompts that are being written."""
     branch_tokens: int | None = None
     """Tokens of branches in a row; ``None``: what the model's shape and the device make cheapest."""
 
@@ -29,21 +29,18 @@ class Budget(NamedTuple):
         tokens, cells = max(1, self.batch_tokens // 2), max(1, self.mask_cells // 2)
         return Budget(tokens, cells, max(1, self.decode_rows // 2), max(1, self.cache_bytes // 2), row)
 
-    def row_tokens(self, balance: float, families: int, copied: float, device: str) -> int:
+    def row_tokens(self, balance: float, device: str) -> int:
         """Tokens of branches a row.
 
         Branches in one row are masked from one another and the masked pairs are computed all the same: S
-        branch tokens in rows of G cost about ``S G / balance`` for those pairs and ``(S / G) c`` for what
-        every row costs: its part of a forward pass, and a copy of its trunk's keys and values. Cheapest at
-        ``G = sqrt(c balance)``.
+        branch tokens in rows of G cost about ``S G / balance`` for those pairs and ``(S / G) c`` for the
+        calls of every row. Cheapest at ``G = sqrt(c balance)``.
 
         Args:
             balance: work of the layers on one token over work of attention on one pair.
-            families: trunks in the batch.
-            copied: copying a trunk's keys and values, in tokens of layer work.
             device: torch device type.
         """
         if self.branch_tokens is not None:
             return self.branch_tokens
-        row = CALL_TOKENS.get(device, OTHER_CALL_TOKENS) / max(1, families) + copied
+        row = ROW_TOKENS.get(device, OTHER_ROW_TOKENS)
         return max(1, min(math.ceil(math.sqrt(row * balance)), self.batch_tokens))

@@ -1,71 +1,67 @@
-"""Writing on after many prompts at once.
-
-The rows stay as the prefill left them: prompts of one conversation go on side by side over one trunk, one
-new token each a pass, so nothing that they share is copied or read twice.
-"""
+"""Which token comes next: greedy, or drawn from a prompt's own random numbers."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from axiomrm.rm.engines.base import Sampling
-from axiomrm.rm.engines.forward import Forward, Step
 from axiomrm.rm.engines.row_seeds import RowSeed
 
 Stop = Literal["stop", "length"]
+BLOCK = 256
+"""Tokens of the vocabulary whose probabilities are summed before a draw is looked up among them."""
 
 
-@torch.inference_mode()
-def decode(
-    forward: Forward, step: Step, sampling: Sampling, seeds: dict[int, RowSeed], end_ids: frozenset[int]
-) -> dict[int, tuple[list[int], Stop]]:
-    """For each prompt of ``step`` its new ids, without the end token, and why it stopped."""
-    device = step.logits.device
-    draws = torch.from_numpy(_draws(step, sampling.max_new_tokens, seeds)).to(device)
-    ends = torch.as_tensor(sorted(end_ids), device=device)
-    done = torch.tensor([[leaf is None for leaf in row] for row in step.leaves], device=device)
-    written: list[Tensor] = []
-    while True:
-        token = _pick(step.logits, draws[..., len(written)], sampling.temperature)
-        written.append(token)
-        done = done | torch.isin(token, ends)
-        if len(written) == sampling.max_new_tokens or bool(done.all()):
-            break
-        step = forward.next(step, token, len(written) - 1)
-    ids = torch.stack(written, dim=-1).tolist()
-    return {
-        leaf.prompt: _ended(ids[b][n], end_ids)
-        for b, row in enumerate(step.leaves)
-        for n, leaf in enumerate(row)
-        if leaf is not None
-    }
+class Writer:
+    """How the prompts of a call go on."""
+
+    def __init__(self, sampling: Sampling, seeds: Sequence[RowSeed], end_ids: frozenset[int]) -> None:
+        """``seeds``: of each prompt of the call."""
+        self.most, self.temperature = sampling.max_new_tokens, sampling.temperature
+        self.end_ids, self._seeds = end_ids, seeds
+
+    def of(self, prompts: Sequence[int]) -> "Writer":
+        """The same for some prompts of the call, in a new order."""
+        sampling = Sampling(self.most, self.temperature)
+        return Writer(sampling, [self._seeds[i] for i in prompts], self.end_ids)
+
+    def draws(self, prompts: Sequence[int], device: torch.device) -> Tensor:
+        """``(prompts, most)`` numbers in [0, 1)."""
+        every = [_uniforms(self._seeds[i], self.most) for i in prompts]
+        return torch.from_numpy(np.stack(every)).to(device)
+
+    def pick(self, logits: Tensor, draws: Tensor) -> Tensor:
+        """Greedy at 0; else the token at which the cumulative probability passes the prompt's draw."""
+        return logits.argmax(dim=-1) if self.temperature == 0 else drawn(logits / self.temperature, draws)
 
 
-def _ended(ids: list[int], end_ids: frozenset[int]) -> tuple[list[int], Stop]:
+def drawn(logits: Tensor, draws: Tensor) -> Tensor:
+    """The token of ``logits`` ``(N, vocabulary)`` where the cumulative probability passes ``draws`` ``(N,)``.
+
+    Summed in blocks, and only the block that holds the token one by one: a cumulative sum over the whole
+    vocabulary costs more than the model's last layer on a CPU.
+    """
+    p = torch.softmax(logits.float(), dim=-1)
+    p = pad(p, (0, -p.shape[-1] % BLOCK)).view(len(logits), -1, BLOCK)  # (N, blocks, BLOCK)
+    before = p.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    target = (draws * before[:, -1])[:, None]
+    block = torch.searchsorted(before, target, right=True).clamp(max=before.shape[-1] - 1)
+    rows = torch.arange(len(p), device=p.device)
+    inside = p[rows, block[:, 0]].double().cumsum(dim=-1)
+    start = torch.where(block > 0, before.gather(1, (block - 1).clamp(min=0)), 0.0)
+    at = torch.searchsorted(inside, target - start, right=True).clamp(max=BLOCK - 1)
+    return (block * BLOCK + at)[:, 0].clamp(max=logits.shape[-1] - 1)
+
+
+def ended(ids: list[int], end_ids: frozenset[int]) -> tuple[list[int], Stop]:
+    """The ids before the first end token, and why they end."""
     at = next((i for i, token in enumerate(ids) if token in end_ids), None)
     return (ids, "length") if at is None else (ids[:at], "stop")
-
-
-def _pick(logits: Tensor, draws: Tensor, temperature: float) -> Tensor:
-    """Greedy at 0; else the token at which the cumulative probability passes the prompt's draw."""
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    cumulative = torch.softmax(logits.double() / temperature, dim=-1).cumsum(dim=-1)
-    at = torch.searchsorted(cumulative, (draws * cumulative[..., -1])[..., None].contiguous(), right=True)
-    return at[..., 0].clamp(max=logits.shape[-1] - 1)
-
-
-def _draws(step: Step, count: int, seeds: dict[int, RowSeed]) -> np.ndarray:
-    """``(B, N, count)`` numbers in [0, 1); 0 for padding."""
-    draws = np.zeros((len(step.leaves), len(step.leaves[0]), count))
-    for b, row in enumerate(step.leaves):
-        for n, leaf in enumerate(row):
-            if leaf is not None:
-                draws[b, n] = _uniforms(seeds[leaf.prompt], count)
-    return draws
 
 
 def _uniforms(seed: RowSeed, count: int) -> np.ndarray:

@@ -1,54 +1,103 @@
-"""Batches of families: which trunks and rows go through the model together, and what if memory runs out."""
+"""Which prompts go through the model together, and what if memory runs out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from torch import Tensor
 
 from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.base import failure_of
 from axiomrm.rm.engines.budget import Budget
-from axiomrm.rm.engines.forward import Forward, Step, Trunks
-from axiomrm.rm.engines.model_facts import cache_bytes, copying_work, out_of_memory, work_balance
-from axiomrm.rm.engines.packing import Family, Ids, Row, buckets, families, rows_of
+from axiomrm.rm.engines.decoding import Stop, Writer
+from axiomrm.rm.engines.forward import Forward
+from axiomrm.rm.engines.model_facts import cache_bytes, out_of_memory, work_balance
+from axiomrm.rm.engines.packing import Family, Ids, Row, buckets, families, rows_of, shared_length
+from axiomrm.rm.engines.plain import Plain
+from axiomrm.rm.engines.writing import Session, Written, fits
 
-Work = Callable[[Step], None]
-WRITING_WIDTH = 2
-"""Prompts that go on writing share a row up to this multiple of their trunk: each pass reads all keys and
-values of a row once, so that more prompts a row cost less until the masked pairs outweigh it."""
+T = TypeVar("T")
+LOGITS_SHARE = 4
+"""Logits of a pass take at most one part in so many of the bytes that keys and values may take."""
+Done = Callable[[int, T], None]
+"""Takes a prompt's index and its result."""
+Attempt = Callable[[Sequence[Ids], list[int], Budget], Iterator[tuple[int, T | Failed]]]
 
 
 class Fanout:
-    """Feeds prompts to one model, sharing what they begin with."""
+    """Feeds prompts to one model, sharing what they begin with where ``forward`` can."""
 
-    def __init__(self, forward: Forward, budget: Budget, *, share: bool) -> None:
-        """``share``: False feeds every prompt alone, in padded batches."""
-        self.forward, self.budget, self.share = forward, budget, share
-        self._balance, self._column = work_balance(forward.model), cache_bytes(forward.model)
-        self._copying = copying_work(forward.model)
+    def __init__(self, forward: Forward | Plain, budget: Budget) -> None:
+        """A ``Plain`` forward shares nothing."""
+        self.forward, self.budget = forward, budget
+        self.shares = isinstance(forward, Forward)
+        model = forward.model
+        self._balance, self._column = work_balance(model), cache_bytes(model)
+        vocabulary = int(model.config.get_text_config().vocab_size)
+        self._logits = vocabulary * model.dtype.itemsize
 
-    def run(
-        self, sequences: Sequence[Ids], work: Work, fail: Callable[[int, Failed], None], *, new: int = 0
-    ) -> None:
-        """Hand every sequence's last logits to ``work``, batch by batch.
+    def read(self, sequences: Sequence[Ids], done: Done[Tensor], fail: Done[Failed]) -> None:
+        """Hand every sequence's last logits ``(vocabulary,)`` to ``done``, or why there are none to ``fail``.
 
         A batch for which the memory runs out is halved until it fits; of one that fails otherwise the
-        prompts without a result go to ``fail``.
-
-        Args:
-            sequences: non-empty ids, in any order.
-            work: takes each step; it may go on from its cache.
-            fail: takes a prompt's index and why it has no result.
-            new: tokens that ``work`` will write after each; 0: no cache is kept.
+        prompts without a result fail.
         """
-        queue = [(load, self.budget) for load in self._loads(sequences)]
+        found = families(sequences, share=self.shares)
+        loads = [
+            [i for family in batch for i in family.members]
+            for batch in self._trunk_batches([f for f in found if f.trunk], self.budget)
+        ]
+        alone = sorted((f.members[0] for f in found if not f.trunk), key=lambda i: -len(sequences[i]))
+        most = self.budget.decode_rows
+        loads += [alone[at : at + most] for at in range(0, len(alone), most)]
+        self._each(sequences, loads, self._read, done, fail)
+
+    def write(
+        self,
+        sequences: Sequence[Ids],
+        writer: Writer,
+        done: Done[tuple[list[int], Stop]],
+        fail: Done[Failed],
+    ) -> None:
+        """Hand what follows every sequence to ``done``, as :meth:`read` does; all go into one session."""
+
+        def attempt(those: Sequence[Ids], prompts: list[int], budget: Budget) -> Iterator[Written]:
+            own = writer.of(prompts)
+            if isinstance(self.forward, Plain):
+                for batch in self.forward.batches(those, budget, self._column, new=writer.most):
+                    yield from self.forward.write(batch, own)
+            else:
+                yield from self._session(self.forward, those, own, budget).run()
+
+        if self.shares:
+            loads = [[i for family in families(sequences) for i in family.members]]
+        else:
+            order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
+            most = self.budget.decode_rows
+            loads = [order[at : at + most] for at in range(0, len(order), most)]
+        self._each(sequences, [load for load in loads if load], attempt, done, fail)
+
+    def _each(
+        self,
+        sequences: Sequence[Ids],
+        loads: Sequence[list[int]],
+        attempt: Attempt[T],
+        done: Done[T],
+        fail: Done[Failed],
+    ) -> None:
+        queue = [(load, self.budget) for load in loads]
         while queue:
             indices, budget = queue.pop(0)
-            left = set(indices)
+            left = dict.fromkeys(indices)
             try:
-                for step in self._steps([sequences[i] for i in indices], budget, new):
-                    step = step.renamed(indices)
-                    work(step)
-                    left -= step.indices
+                for place, result in attempt([sequences[i] for i in indices], indices, budget):
+                    index = indices[place]
+                    if isinstance(result, Failed):
+                        fail(index, result)
+                    else:
+                        done(index, result)
+                    del left[index]
             except RuntimeError as error:
-                rest = [i for i in indices if i in left]
+                rest = list(left)
                 if out_of_memory(error) and len(rest) > 1:
                     half = len(rest) // 2
                     queue[:0] = [(rest[:half], budget.halved()), (rest[half:], budget.halved())]
@@ -56,60 +105,67 @@ class Fanout:
                 for i in rest:
                     fail(i, failure_of(error))
 
-    def _loads(self, sequences: Sequence[Ids]) -> list[list[int]]:
-        """Indices in groups that succeed or fail together: families of a trunk batch, or strangers."""
-        found = families(sequences, share=self.share)
-        loads = [
-            [i for family in batch for i in family.members]
-            for batch in self._trunk_batches([f for f in found if f.trunk], self.budget)
-        ]
-        alone = sorted((f.members[0] for f in found if not f.trunk), key=lambda i: -len(sequences[i]))
-        most = self.budget.decode_rows
-        return loads + [alone[at : at + most] for at in range(0, len(alone), most)]
+    def _read(
+        self, sequences: Sequence[Ids], prompts: list[int], budget: Budget
+    ) -> Iterator[tuple[int, Tensor | Failed]]:
+        if isinstance(self.forward, Plain):
+            for batch in self.forward.batches(sequences, budget, self._column, new=0):
+                yield from zip(batch.prompts, batch.logits, strict=True)
+            return
+        found = families(sequences)
+        for some in self._trunk_batches([f for f in found if f.trunk], budget):
+            trunks = self.forward.trunks([family.trunk for family in some])
+            for rows in self._row_batches(self._rows(sequences, some, budget), some, budget):
+                read = self.forward.read(rows, [trunks[row.family] for row in rows], keep=False)
+                yield from zip((leaf.prompt for leaf in read.leaves), read.logits, strict=True)
+        alone = [family for family in found if not family.trunk]
+        for rows in self._row_batches(self._rows(sequences, alone, budget), alone, budget):
+            read = self.forward.read(rows, [None] * len(rows), keep=False)
+            yield from zip((leaf.prompt for leaf in read.leaves), read.logits, strict=True)
 
-    def _steps(self, sequences: Sequence[Ids], budget: Budget, new: int) -> Iterator[Step]:
-        found = families(sequences, share=self.share)
-        shared, alone = [f for f in found if f.trunk], [f for f in found if not f.trunk]
-        for batch in self._trunk_batches(shared, budget):
-            trunks = self.forward.trunks([family.trunk for family in batch])
-            copied = self._copying * trunks.length
-            limit = budget.row_tokens(self._balance, len(batch), copied, self.forward.device.type)
-            most = budget.decode_rows if new else budget.batch_tokens
-            limit = max(limit, WRITING_WIDTH * trunks.length) if new else limit
-            rows = [
-                row
-                for number, family in enumerate(batch)
-                for row in rows_of(sequences, family, number=number, limit=limit, more=new, leaves=most)
-            ]
-            yield from self._row_steps(rows, trunks, budget, new)
-        rows = [row for family in alone for row in rows_of(sequences, family, number=0, limit=0)]
-        yield from self._row_steps(rows, None, budget, new)
+    def _session(self, forward: Forward, sequences: Sequence[Ids], writer: Writer, budget: Budget) -> Session:
+        found = families(sequences)
+        own = writer.most + max(
+            len(sequences[i]) - shared_length(family.trunk, sequences[i][:-1])
+            for family in found
+            for i in family.members
+        )
+        trunk = sum(len(family.trunk) for family in found) / len(sequences)
+        fitting = int(budget.cache_bytes // self._column // (own + trunk))
+        slots = max(1, min(budget.decode_rows, len(sequences), fitting))
+        rows = self._rows(sequences, found, budget, leaves=slots)
+        # Rows of a trunk stay neighbours; those without one are written beside others of their length.
+        rows.sort(key=lambda row: 0 if found[row.family].trunk else -row.size)
+        return Session(forward, writer, budget, found, rows, slots=slots, column=self._column)
+
+    def _rows(
+        self, sequences: Sequence[Ids], found: Sequence[Family], budget: Budget, *, leaves: int = 2**31
+    ) -> list[Row]:
+        limit = budget.row_tokens(self._balance, self.forward.model.device.type)
+        return [
+            row
+            for number, family in enumerate(found)
+            for row in rows_of(sequences, family, number=number, limit=limit, leaves=leaves)
+        ]
+
+    def _row_batches(
+        self, rows: Sequence[Row], found: Sequence[Family], budget: Budget
+    ) -> Iterator[list[Row]]:
+        """Rows in their order, in passes within the budget."""
+        batch: list[Row] = []
+        for row in rows:
+            more = [*batch, row]
+            over = not fits(more, found, budget) or (
+                sum(len(r.leaves) for r in more) * self._logits > budget.cache_bytes // LOGITS_SHARE
+            )
+            if batch and over:
+                yield batch
+                more = [row]
+            batch = more
+        if batch:
+            yield batch
 
     def _trunk_batches(self, shared: Sequence[Family], budget: Budget) -> Iterator[list[Family]]:
         most = max(1, min(budget.batch_tokens, budget.cache_bytes // self._column))
         for places in buckets([len(family.trunk) for family in shared], max_tokens=most):
             yield [shared[i] for i in places]
-
-    def _row_steps(
-        self, rows: Sequence[Row], trunks: Trunks | None, budget: Budget, new: int
-    ) -> Iterator[Step]:
-        before = trunks.length if trunks else 0
-        # Longest first, so that rows of a batch have similar sizes; rows of one family stay neighbours.
-        queue = sorted(rows, key=lambda row: -row.size)
-        while queue:
-            batch = [queue.pop(0)]
-            while queue and self._fits([*batch, queue[0]], before, budget, new):
-                batch.append(queue.pop(0))
-            yield self.forward.step(batch, trunks, keep_cache=new > 0)
-
-    def _fits(self, rows: Sequence[Row], before: int, budget: Budget, new: int) -> bool:
-        n, leaves = rows[0].size, max(len(row.leaves) for row in rows)
-        columns = before + n + leaves * new
-        held = columns if before or new else 0
-        return (
-            len(rows) * n <= budget.batch_tokens
-            and len(rows) * n * columns <= budget.mask_cells
-            and len(rows) * held * self._column <= budget.cache_bytes
-            and (not new or sum(len(row.leaves) for row in rows) <= budget.decode_rows)
-            and rows[-1].size * 2 > n
-        )

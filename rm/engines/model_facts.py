@@ -13,8 +13,6 @@ from axiomrm.errors import ConfigError
 PAIR_OVERHEAD = 3
 """Masking, exponentials and narrow heads make a pair of tokens this much dearer than its multiply-adds
 (measured on the CPU with a 1 M model)."""
-COPIED_BYTE = 57
-"""Multiply-adds in the time in which a byte of keys and values gets into another row (measured likewise)."""
 HASHED_WHOLE = 1 << 30
 """Bytes up to which every weight enters the hash."""
 HASHED_BLOCK = 1 << 24
@@ -108,11 +106,6 @@ def work_balance(model: Any) -> float:
     """Work of the layers on one token over that of attention on one pair, by multiply-adds."""
     config = model.config.get_text_config()
     return float(layer_work(model) / (2 * config.hidden_size * config.num_hidden_layers * PAIR_OVERHEAD))
-
-
-def copying_work(model: Any) -> float:
-    """Copying the keys and values of one token into another row, in tokens of layer work."""
-    return COPIED_BYTE * cache_bytes(model) / max(1, layer_work(model))
 
 
 def cache_bytes(model: Any) -> int:

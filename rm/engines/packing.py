@@ -61,21 +61,25 @@ class Row:
         """Depth of each token: its position in the prompts that hold it."""
         return self.depths + [leaf.base + len(leaf.path) for leaf in self.leaves]
 
-    def mask(self, trunk: int) -> NDArray[np.bool_]:
-        """``(size, trunk + size)``, row = query; True = sees. ``trunk``: columns that the trunk takes."""
-        seen = np.zeros((self.size, trunk + self.size), dtype=bool)
-        own = seen[:, trunk:]
-        np.fill_diagonal(own, True)
-        for start, length, parent, base in self.runs:
+    def bases(self) -> NDArray[np.int64]:
+        """Trunk tokens that each token of the row sees, the first ones."""
+        seen = np.zeros(self.size, dtype=np.int64)
+        for start, length, _, base in self.runs:
+            seen[start : start + length] = base
+        seen[len(self.ids) :] = [leaf.base for leaf in self.leaves]
+        return seen
+
+    def own_mask(self) -> NDArray[np.bool_]:
+        """``(size, size)``, row = query; True = sees."""
+        own = np.eye(self.size, dtype=bool)
+        for start, length, parent, _ in self.runs:
             block = slice(start, start + length)
             if parent >= 0:
                 own[block, :start] = own[parent, :start]
             own[block, block] = np.tri(length, dtype=bool)
-            seen[block, :base] = True
         for j, leaf in enumerate(self.leaves, len(self.ids)):
             own[j, leaf.path] = True
-            seen[j, : leaf.base] = True
-        return seen
+        return own
 
     def add(self, index: int, sequence: Ids, base: int, shared: int) -> None:
         """Append a prompt that leaves the trunk at ``base`` and shares ``shared`` more with the last one."""
@@ -133,7 +137,7 @@ def _chains(sequences: Sequence[Ids], order: Sequence[int], min_shared: float) -
 
 
 def rows_of(
-    sequences: Sequence[Ids], family: Family, *, number: int, limit: int, more: int = 0, leaves: int = 2**31
+    sequences: Sequence[Ids], family: Family, *, number: int, limit: int, leaves: int = 2**31
 ) -> list[Row]:
     """The branches of a family in rows.
 
@@ -142,7 +146,6 @@ def rows_of(
         family: whose branches.
         number: what the rows call the family.
         limit: tokens of a row; a row holds at least one branch all the same.
-        more: tokens that will be written after each prompt; they count against the limit.
         leaves: prompts of a row.
     """
     rows: list[Row] = []
@@ -152,9 +155,9 @@ def rows_of(
         sequence = sequences[index]
         base = shared_length(family.trunk, sequence[:-1])
         shared = shared_length(before[base:], sequence[base:-1]) if base == left else 0
-        fresh = len(sequence) - base - shared + more
+        fresh = len(sequence) - base - shared
         row = rows[-1] if rows else None
-        if row is None or row.size + more * len(row.leaves) + fresh > limit or len(row.leaves) == leaves:
+        if row is None or row.size + fresh > limit or len(row.leaves) == leaves:
             row, shared = Row(number), 0
             rows.append(row)
         row.add(index, sequence, base, shared)

@@ -1,15 +1,16 @@
 """Any local causal language model through transformers: shared label reading and batched generation.
 
 Prompts that begin alike are read as one trunk with branches (see ``packing``): the criteria, the turns and
-the samples of a conversation cost one reading of it, and conversations of similar length form a batch.
-Models whose attention is not plain full attention (sliding windows, recurrent layers, positions that the
-mask does not govern) are recognised by their configuration and by a probe, and take plain padded batches;
-``capabilities.prefix_reuse`` and ``usage["prefix_reused"]`` say which. The device is the model's. Tested on
-the CPU in fp32 and bf16; not tested on accelerators.
+the samples of a conversation cost one reading of it, and its keys and values are held once for all that is
+written after it. Models whose attention is not plain full attention (sliding windows, recurrent layers) or
+not taken from transformers' interface are recognised by their configuration and by a probe, and take plain
+padded batches; ``capabilities.prefix_reuse`` and ``usage["prefix_reused"]`` say which. The device is the
+model's. Tested on the CPU in fp32 and bf16; not tested on accelerators.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,13 +30,14 @@ from axiomrm.rm.engines.base import (
     too_long,
 )
 from axiomrm.rm.engines.budget import Budget as Budget
-from axiomrm.rm.engines.decoding import decode
-from axiomrm.rm.engines.fanout import Fanout, Work
-from axiomrm.rm.engines.forward import Forward, Step
+from axiomrm.rm.engines.decoding import Stop, Writer
+from axiomrm.rm.engines.fanout import Fanout
+from axiomrm.rm.engines.forward import Forward
 from axiomrm.rm.engines.model_facts import end_ids_of, longest_context, plain_attention
 from axiomrm.rm.engines.model_facts import weights_hash as weights_hash
 from axiomrm.rm.engines.model_load import load_model
 from axiomrm.rm.engines.packing import Ids
+from axiomrm.rm.engines.plain import Plain
 from axiomrm.rm.engines.row_seeds import row_seeds
 from axiomrm.rm.labels import LabelTable
 
@@ -63,9 +65,10 @@ class TransformersEngine:
             ("prompt_tokens", "unshared_tokens", "prefix_reused", "completion_tokens"), 0
         )
         """Tokens fed, tokens that separate prompts would have taken, their difference, tokens written."""
-        self._forward = Forward(self.model)
-        self._reuse = plain_attention(model) and self._probe()
-        if not self._reuse:
+        self._forward: Forward | Plain = Plain(self.model)
+        if plain_attention(model) and self._probe():
+            self._forward = Forward(self.model)
+        else:
             log.warning("%s: no shared prefixes, prompts run in plain batches", type(model).__name__)
 
     @classmethod
@@ -90,7 +93,11 @@ class TransformersEngine:
     def capabilities(self) -> Capabilities:
         """Exact full-vocabulary log-probabilities, ids in and out."""
         return Capabilities(
-            token_ids=True, logprobs="exact", prefix_reuse=self._reuse, seeds=True, max_tokens=self.max_tokens
+            token_ids=True,
+            logprobs="exact",
+            prefix_reuse=isinstance(self._forward, Forward),
+            seeds=True,
+            max_tokens=self.max_tokens,
         )
 
     @cached_property
@@ -113,14 +120,15 @@ class TransformersEngine:
         ]
         fitting = [i for i, result in enumerate(results) if result is UNREAD]
 
-        def read(step: Step) -> None:
-            for i, logits in step.last_logits():
-                results[fitting[i]] = _reading(logits, tables[fitting[i]])
+        def read(i: int, logits: Tensor) -> None:
+            results[fitting[i]] = _reading(logits, tables[fitting[i]])
 
         def fail(i: int, failure: Failed) -> None:
             results[fitting[i]] = failure
 
-        self._run([sequences[i] for i in fitting], read, fail)
+        chosen = [sequences[i] for i in fitting]
+        with self._counted(chosen) as fanout:
+            fanout.read(chosen, read, fail)
         return results
 
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
@@ -130,26 +138,26 @@ class TransformersEngine:
             too_long(len(p.ids), new, self.max_tokens) or UNREAD for p in prompts
         ]
         fitting = [i for i, result in enumerate(results) if result is UNREAD]
-        seeds = dict(enumerate(row_seeds([prompts[i].ids for i in fitting], sampling.seed)))
+        chosen = [prompts[i].ids for i in fitting]
+        writer = Writer(sampling, row_seeds(chosen, sampling.seed), self.end_ids)
 
-        def write(step: Step) -> None:
-            if not hasattr(step.cache, "layers"):
-                raise RuntimeError(f"{type(self.model).__name__} keeps no keys and values: use direct mode")
-            for i, (ids, stop) in decode(self._forward, step, sampling, seeds, self.end_ids).items():
-                self.usage["completion_tokens"] += len(ids)
-                results[fitting[i]] = Generation(text_of(self.tokenizer, ids), tuple(ids), stop)
+        def write(i: int, written: tuple[list[int], Stop]) -> None:
+            ids, stop = written
+            self.usage["completion_tokens"] += len(ids)
+            results[fitting[i]] = Generation(text_of(self.tokenizer, ids), tuple(ids), stop)
 
         def fail(i: int, failure: Failed) -> None:
             results[fitting[i]] = failure
 
-        self._run([prompts[i].ids for i in fitting], write, fail, new=new)
+        with self._counted(chosen) as fanout:
+            fanout.write(chosen, writer, write, fail)
         return results
 
-    def _run(
-        self, sequences: Sequence[Ids], work: Work, fail: Callable[[int, Failed], None], *, new: int = 0
-    ) -> None:
+    @contextmanager
+    def _counted(self, sequences: Sequence[Ids]) -> Iterator[Fanout]:
+        """Feeds these and counts their tokens."""
         before = self._forward.fed
-        Fanout(self._forward, self.budget, share=self._reuse).run(sequences, work, fail, new=new)
+        yield Fanout(self._forward, self.budget)
         fed, unshared = self._forward.fed - before, sum(map(len, sequences))
         self.usage["prompt_tokens"] += fed
         self.usage["unshared_tokens"] += unshared
@@ -161,13 +169,13 @@ class TransformersEngine:
         trunk = tuple(i % vocabulary for i in range(3, 9))
         branches = [(*trunk[: 6 - b], *((b * 5 + i + 1) % vocabulary for i in range(3))) for b in range(3)]
         found: list[dict[int, Tensor]] = [{}, {}]
-        for logits, share in zip(found, (True, False), strict=True):
-            work = partial(_keep, logits)
+        ways: list[Forward | Plain] = [Forward(self.model), Plain(self.model)]
+        for logits, forward in zip(found, ways, strict=True):
             try:
-                Fanout(self._forward, self.budget, share=share).run(branches, work, lambda i, failure: None)
+                Fanout(forward, self.budget).read(branches, partial(_keep, logits), _ignore)
             except Exception as error:
-                # Models fail in many ways on a mask they do not know; each sends them to the plain path.
-                log.debug("shared probe: %s", error)
+                # Models fail in many ways on an attention they do not know; each sends them to plain batches.
+                log.debug("probe of shared prefixes: %s", error)
         shared, alone = found
         if len(shared) < len(branches) or len(alone) < len(branches):
             return False
@@ -175,8 +183,12 @@ class TransformersEngine:
         return gap < PROBE_TOLERANCE * (1 if self.model.dtype == torch.float32 else 10)
 
 
-def _keep(into: dict[int, Tensor], step: Step) -> None:
-    into.update({i: logits.float() for i, logits in step.last_logits()})
+def _keep(into: dict[int, Tensor], prompt: int, logits: Tensor) -> None:
+    into[prompt] = logits.float()
+
+
+def _ignore(prompt: int, failure: Failed) -> None:
+    """A missing result says enough."""
 
 
 def _reading(logits: Tensor, table: LabelTable) -> LabelReading | Failed:

@@ -16,7 +16,7 @@ TABLE = LabelTable("verdict[gamu]=", (11, 12, 13), {"Y": 30, "N": 31, "X": 32})
 
 def criteria(count: int) -> list[Prompt]:
     """One conversation of 100 tokens, suffixes of three of which the first is shared."""
-    return [Prompt(tuple(range(40, 140)), (7, 40 + i % 200, 9 + i // 200), (), "gamu") for i in range(count)]
+    return [Prompt(tuple(range(40, 140)), (7, 20 + i, 9), (), "gamu") for i in range(count)]
 
 
 def test_sharing_spends_the_tokens_of_the_tree(tiny_llama: Any, tiny_tokenizer: Any) -> None:
@@ -97,7 +97,7 @@ def test_out_of_memory_while_writing_halves_and_finishes(
     forward = model.forward
 
     def limited(*args: Any, **options: Any) -> Any:
-        if options["input_ids"].numel() > 40 and options["attention_mask"] is not None:
+        if 10 < options["input_ids"].numel() < 101:  # the trunk has 101, which no halving makes fewer
             raise torch.OutOfMemoryError("out of memory")
         return forward(*args, **options)
 

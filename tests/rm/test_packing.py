@@ -14,7 +14,8 @@ def read_back(sequences: list[Ids], *, share: bool, limit: int, min_shared: floa
     for family in families(sequences, share=share, min_shared=min_shared):
         columns = len(family.trunk) + 2  # two columns of padding behind the trunk
         for row in rows_of(sequences, family, number=0, limit=limit):
-            tokens, positions, mask = row.tokens(), row.positions(), row.mask(columns)
+            tokens, positions, bases = row.tokens(), row.positions(), row.bases()
+            mask = np.hstack([np.arange(columns) < bases[:, None], row.own_mask()])
             held = [*family.trunk, -1, -1, *tokens]
             places = [*range(len(family.trunk)), -1, -1, *positions]
             for j, leaf in enumerate(row.leaves, len(row.ids)):
@@ -57,22 +58,21 @@ def test_strangers_and_prompts_that_are_not_to_share_stand_alone() -> None:
     assert [f.members for f in families([(1, 2, 3), (1, 2, 4)], share=False)] == [[0], [1]]
 
 
-def test_a_row_closes_at_its_limit_counting_what_will_be_written() -> None:
+def test_a_row_closes_at_its_limit() -> None:
     trunk = tuple(range(100))
     prompts = [(*trunk, 200 + i, *range(9)) for i in range(12)]  # branches of ten tokens
     (family,) = families(prompts)
     assert [row.size for row in rows_of(prompts, family, number=0, limit=40)] == [40] * 3
-    assert [row.size for row in rows_of(prompts, family, number=0, limit=40, more=10)] == [20] * 6
     assert [row.size for row in rows_of(prompts, family, number=0, limit=1)] == [10] * 12
     assert [row.size for row in rows_of(prompts, family, number=0, limit=999, leaves=4)] == [40] * 3
 
 
-def test_the_cheapest_row_balances_masked_pairs_against_passes_and_copies() -> None:
+def test_the_cheapest_row_balances_masked_pairs_against_calls() -> None:
     budget = Budget()
-    # sqrt((64 tokens a pass / 4 families + 20 of copying) * balance 900)
-    assert budget.row_tokens(900.0, 4, 20.0, "cpu") == 180
-    assert budget.row_tokens(1e9, 1, 0.0, "cpu") == budget.batch_tokens
-    assert Budget(branch_tokens=7).row_tokens(900.0, 4, 20.0, "cpu") == 7
+    # sqrt(4 tokens a row * balance 900)
+    assert budget.row_tokens(900.0, "cpu") == 60
+    assert budget.row_tokens(1e9, "cpu") == budget.batch_tokens
+    assert Budget(branch_tokens=7).row_tokens(900.0, "cpu") == 7
     assert Budget(branch_tokens=7).halved().branch_tokens == 3
 
 
