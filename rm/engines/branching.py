@@ -91,32 +91,40 @@ def attend(
     group = q.shape[0] // k.shape[0]
     q = q.view(k.shape[0], group, *q.shape[1:])
     k, v = (t[:, None].expand(-1, group, -1, -1) for t in (k, v))
+    out, total = attend_all(q, k, v, scale, mask=mask, causal=causal)
+    return out.flatten(0, 1), total.flatten(0, 1)
+
+
+def attend_all(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, mask: Tensor | None = None, causal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """:func:`attend` in four dimensions, ``(a, b, N, width)`` over ``(a, b, T, width)``."""
     if q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
-        added = None if mask is None else mask[None, None]
+        added = mask if mask is None or mask.dim() == 4 else mask[None, None]
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, total = kernel(q, k, v, 0.0, causal, attn_mask=added, scale=scale)
-        return out.flatten(0, 1), total.flatten(0, 1)
+        return out, total
     return in_blocks(q, k, v, scale, mask=mask, causal=causal)
 
 
 def in_blocks(
     q: Tensor, k: Tensor, v: Tensor, scale: float, *, mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    """:func:`attend` by plain products, some queries at a time; heads as ``(kv heads, group)``."""
+    """:func:`attend_all` by plain products, some queries at a time."""
     n, keys = q.shape[-2], k.shape[-2]
     rows = max(1, CELLS // (keys * q.shape[0] * q.shape[1]))
     outs, totals = [], []
     for at in range(0, n, rows):
         scores = (q[..., at : at + rows, :] * scale @ k.transpose(-1, -2)).float()
         if mask is not None:
-            scores = scores + mask[at : at + rows]
+            scores = scores + (mask[at : at + rows] if mask.dim() == 2 else mask)
         if causal:
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(at + 1)
             scores = scores.masked_fill(later, -torch.inf)
         total = scores.logsumexp(dim=-1, keepdim=True)
         outs.append((scores - total).exp().to(v.dtype) @ v)
         totals.append(total[..., 0])
-    return torch.cat(outs, dim=-2).flatten(0, 1), torch.cat(totals, dim=-1).flatten(0, 1)
+    return torch.cat(outs, dim=-2), torch.cat(totals, dim=-1)
 
 
 def merged(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:

@@ -22,12 +22,20 @@ class Budget(NamedTuple):
     """Keys and values of a batch, of trunks and of prompts that are being written."""
     branch_tokens: int | None = None
     """Tokens of branches in a row; ``None``: what the model's shape and the device make cheapest."""
+    packed_bytes: int = 1_000_000_000
+    """Copies of a model's linear layers for writing (CPU, fp32); a larger model goes without them."""
 
     def halved(self) -> "Budget":
         """Half of everything, for another try after the memory ran out."""
         row = None if self.branch_tokens is None else max(1, self.branch_tokens // 2)
         tokens, cells = max(1, self.batch_tokens // 2), max(1, self.mask_cells // 2)
-        return Budget(tokens, cells, max(1, self.decode_rows // 2), max(1, self.cache_bytes // 2), row)
+        return self._replace(
+            batch_tokens=tokens,
+            mask_cells=cells,
+            decode_rows=max(1, self.decode_rows // 2),
+            cache_bytes=max(1, self.cache_bytes // 2),
+            branch_tokens=row,
+        )
 
     def row_tokens(self, balance: float, device: str) -> int:
         """Tokens of branches a row.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from axiomrm.rm.engines.branching import Attending, Layers, OfTrunk, Own, Reading, attending, configs_of
+from axiomrm.rm.engines.linears import PackedLinears
 from axiomrm.rm.engines.packing import Ids, Leaf, Row
 from axiomrm.rm.engines.slots import Writing
 
@@ -35,12 +36,13 @@ class Read(NamedTuple):
 class Forward:
     """One model's forward passes; rows are built by :mod:`axiomrm.rm.engines.packing`."""
 
-    def __init__(self, model: Any) -> None:
-        """Keep the model and what says how it attends."""
+    def __init__(self, model: Any, *, packed_bytes: int = 0) -> None:
+        """``packed_bytes``: what packed copies of the linear layers may take, for writing."""
         self.model = model
         self.fed = 0
         """Prompt tokens since the start; written tokens are not among them."""
         self._configs = configs_of(model)
+        self._linears = PackedLinears(model, packed_bytes)
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
     @property
@@ -87,7 +89,8 @@ class Forward:
     @torch.inference_mode()
     def next(self, tokens: Tensor, positions: Tensor, how: Writing) -> Tensor:
         """Feed one token for each slot in use; gives ``(slots, vocabulary)``."""
-        return self._call(tokens, positions, None, how)
+        with self._linears.in_use():
+            return self._call(tokens, positions, None, how)
 
     def _own(self, row: Row) -> Tensor | None:
         """Who sees whom in a row, additive; ``None``: causal, as in a row of one prompt."""

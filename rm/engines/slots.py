@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from axiomrm.rm.engines.branching import Layers, attend, merged
+from axiomrm.rm.engines.branching import Layers, attend, attend_all, merged
 
 
 class Slots:
@@ -71,7 +71,8 @@ class Writing:
         self.rows = torch.arange(slots.used, device=self.lengths.device)
         self.columns = int(self.lengths.max()) + 1
         behind = torch.arange(self.columns, device=self.lengths.device) > self.lengths[:, None]
-        self.mask = torch.zeros(behind.shape, device=behind.device).masked_fill(behind, -torch.inf)
+        mask = torch.zeros(behind.shape, dtype=slots.keys[0].dtype, device=behind.device)
+        self.mask = mask.masked_fill_(behind, -torch.inf)[:, None, None]  # (N, 1, 1, T)
         self.whole = not bool(behind.any())
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
@@ -90,10 +91,8 @@ class Writing:
 
     def _own(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         heads, n, width = q.shape
-        grouped = q.transpose(0, 1).reshape(n, keys.shape[1], -1, width)  # (N, kv heads, group, width)
-        scores = (grouped * scale @ keys.transpose(-1, -2)).float()
-        if not self.whole:
-            scores = scores + self.mask[:, None, None]
-        total = scores.logsumexp(dim=-1, keepdim=True)
-        out = (scores - total).exp().to(values.dtype) @ values
-        return out.reshape(n, heads, -1).transpose(0, 1), total.reshape(n, heads).T
+        group = heads // keys.shape[1]
+        grouped = q.view(keys.shape[1], group, n, width).permute(2, 0, 1, 3)  # (N, kv heads, group, width)
+        mask = None if self.whole else self.mask
+        out, total = attend_all(grouped, keys, values, scale, mask=mask)
+        return out.permute(1, 2, 0, 3).reshape(heads, n, -1), total.permute(1, 2, 0).reshape(heads, n)

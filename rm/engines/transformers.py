@@ -67,7 +67,7 @@ class TransformersEngine:
         """Tokens fed, tokens that separate prompts would have taken, their difference, tokens written."""
         self._forward: Forward | Plain = Plain(self.model)
         if plain_attention(model) and self._probe():
-            self._forward = Forward(self.model)
+            self._forward = Forward(self.model, packed_bytes=budget.packed_bytes)
         else:
             log.warning("%s: no shared prefixes, prompts run in plain batches", type(model).__name__)
 
