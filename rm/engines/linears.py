@@ -1,0 +1,66 @@
+"""Linear layers for few tokens at a time, on a CPU in fp32.
+
+A decoding step multiplies every weight with as many rows as there are prompts, and torch's own product packs
+the weight anew each time. oneDNN multiplies with a copy that was packed once; with 8 rows SmolLM2's layers
+take 32 ms instead of 59, with 32 rows 57 instead of 111 (AMD Zen 5, one thread).
+"""
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Product = Callable[[Tensor], Tensor]
+
+
+def _product(packed: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")  # type: ignore[no-any-return]
+
+
+class PackedLinears:
+    """Packed copies of a model's linear layers; a layer whose weights have changed is packed again."""
+
+    def __init__(self, model: Any, most_bytes: int) -> None:
+        """Nothing is copied yet, and nothing ever where the copies would take more than ``most_bytes``."""
+        # A subclass may multiply otherwise (quantised, adapted), so the type is exact.
+        self._modules = [m for m in model.modules() if type(m) is torch.nn.Linear and _can(m.weight)]
+        size = sum(m.weight.numel() * m.weight.itemsize for m in self._modules)
+        if size > most_bytes or not _here():
+            self._modules = []
+        self._packed: dict[int, tuple[tuple[int, int], Product]] = {}
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Within it the layers multiply with their packed copies."""
+        products = [self._current(number, module) for number, module in enumerate(self._modules)]
+        try:
+            for module, product in zip(self._modules, products, strict=True):
+                module.__dict__["forward"] = product
+            yield
+        finally:
+            for module in self._modules:
+                module.__dict__.pop("forward", None)
+
+    def _current(self, number: int, module: Any) -> Product:
+        weight = module.weight
+        state = (weight.data_ptr(), weight._version)
+        held = self._packed.get(number)
+        if held is None or held[0] != state:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+            held = (state, partial(_product, packed, module.bias))
+            self._packed[number] = held
+        return held[1]
+
+
+def _can(weight: Tensor) -> bool:
+    return weight.device.type == "cpu" and weight.dtype == torch.float32
+
+
+def _here() -> bool:
+    """Whether oneDNN is there and measured to be worth it."""
+    known = platform.machine() in ("x86_64", "AMD64")
+    return known and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
