@@ -18,11 +18,15 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
+from axiomrm.rm.engines.linears import onednn_serves, product
+
 NAME = "axiomrm_branching"
 UNKNOWN = ("softcap", "sliding_window", "position_bias", "s_aux")
 """What a model may ask of its attention and does not get here."""
 CELLS = 4_000_000
 """Scores that are held at once where no kernel spares them."""
+TALL, BLOCK = 128, 512
+"""Queries from which on a pass over a trunk is two products a block, and queries of all heads in a block."""
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer, ``(kv heads, T, width)``."""
 Attending = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
@@ -89,6 +93,9 @@ def attend(
         ``(heads, N, width)`` in the type of ``q``, and ``(heads, N)`` in fp32.
     """
     group = q.shape[0] // k.shape[0]
+    if mask is None and not causal and q.shape[1] >= TALL and onednn_serves(q) and onednn_serves(k):
+        out, total = _tall(q.reshape(k.shape[0], -1, q.shape[-1]) * scale, k.contiguous(), v)
+        return out.view(*q.shape[:2], -1), total.view(q.shape[:2])
     q = q.view(k.shape[0], group, *q.shape[1:])
     k, v = (t[:, None].expand(-1, group, -1, -1) for t in (k, v))
     out, total = attend_all(q, k, v, scale, mask=mask, causal=causal)
@@ -105,6 +112,21 @@ def attend_all(
         out, total = kernel(q, k, v, 0.0, causal, attn_mask=added, scale=scale)
         return out, total
     return in_blocks(q, k, v, scale, mask=mask, causal=causal)
+
+
+def _tall(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Many queries over few keys, ``(kv heads, N, width)``: a quarter faster than the kernel on our CPU."""
+    across = v.transpose(1, 2).contiguous()
+    out, total = torch.empty_like(q), q.new_empty(q.shape[:2])
+    for head in range(len(q)):
+        for at in range(0, q.shape[1], BLOCK):
+            block = slice(at, at + BLOCK)
+            scores = product(q[head, block], k[head])
+            most = scores.amax(dim=-1, keepdim=True)
+            mass = scores.sub_(most).exp_().sum(dim=-1, keepdim=True)
+            out[head, block] = product(scores, across[head]).div_(mass)
+            total[head, block] = most.add_(mass.log_())[:, 0]
+    return out, total
 
 
 def in_blocks(
@@ -141,12 +163,12 @@ class Own(NamedTuple):
 
 
 class OfTrunk(NamedTuple):
-    """Tokens ``start`` to ``stop`` of a pass see a trunk: whole, or as an additive mask says."""
+    """Tokens ``start`` to ``stop`` of a pass see the first ``length`` tokens of a trunk."""
 
     start: int
     stop: int
     trunk: Layers
-    mask: Tensor | None
+    length: int
 
 
 class Reading:
@@ -168,8 +190,9 @@ class Reading:
             out[:, at], total[:, at] = attend(
                 q[:, at], k[:, at], v[:, at], scale, mask=mask, causal=mask is None
             )
-        for start, stop, trunk, mask in self.trunks:
+        for start, stop, trunk, length in self.trunks:
             at = slice(start, stop)
-            seen = attend(q[:, at], *trunk[layer], scale, mask=mask)
+            keys, values = trunk[layer]
+            seen = attend(q[:, at], keys[:, :length], values[:, :length], scale)
             out[:, at] = merged(seen, (out[:, at], total[:, at]))
         return out

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from axiomrm.rm.engines.branching import Attending, Layers, OfTrunk, Own, Reading, attending, configs_of
@@ -25,6 +23,8 @@ class Read(NamedTuple):
 
     leaves: list[Leaf]
     """The last tokens of the prompts, in the order of the rows."""
+    bases: list[int]
+    """Trunk tokens that each prompt begins with."""
     logits: Tensor
     """``(leaves, vocabulary)``: of the token after each leaf."""
     columns: list[list[int]]
@@ -84,7 +84,9 @@ class Forward:
             for n, leaf in enumerate(row.leaves)
         ]
         logits = self._call(tokens, positions, [own[-1] for own in columns], how)
-        return Read([leaf for row in rows for leaf in row.leaves], logits, columns, how.kept or [])
+        leaves = [leaf for row in rows for leaf in row.leaves]
+        bases = [row.base for row in rows for _ in row.leaves]
+        return Read(leaves, bases, logits, columns, how.kept or [])
 
     @torch.inference_mode()
     def next(self, tokens: Tensor, positions: Tensor, how: Writing) -> Tensor:
@@ -94,25 +96,20 @@ class Forward:
 
     def _own(self, row: Row) -> Tensor | None:
         """Who sees whom in a row, additive; ``None``: causal, as in a row of one prompt."""
-        return None if len(row.leaves) == 1 else self._added(row.own_mask())
+        if len(row.leaves) == 1:
+            return None
+        unseen = torch.from_numpy(~row.own_mask()).to(self.device)
+        mask = torch.zeros(unseen.shape, dtype=self.model.dtype, device=self.device)
+        return mask.masked_fill_(unseen, -torch.inf)
 
     def _of_trunks(
         self, rows: Sequence[Row], starts: Sequence[int], trunks: Sequence[Layers | None]
     ) -> Iterator[OfTrunk]:
-        for _, places in groupby(range(len(rows)), key=lambda i: id(trunks[i])):
+        for _, places in groupby(range(len(rows)), key=lambda i: (id(trunks[i]), rows[i].base)):
             here = list(places)
             trunk = trunks[here[0]]
             if trunk is not None:
-                length = trunk[0][0].shape[1]
-                bases = np.concatenate([rows[i].bases() for i in here])
-                mask = None if (bases == length).all() else self._added(np.arange(length) < bases[:, None])
-                yield OfTrunk(starts[here[0]], starts[here[-1] + 1], trunk, mask)
-
-    def _added(self, seen: NDArray[np.bool_]) -> Tensor:
-        mask = torch.from_numpy(seen).to(self.device)
-        return torch.zeros(mask.shape, dtype=self.model.dtype, device=self.device).masked_fill_(
-            ~mask, -torch.inf
-        )
+                yield OfTrunk(starts[here[0]], starts[here[-1] + 1], trunk, rows[here[0]].base)
 
     def _call(self, tokens: Any, positions: Any, keep: list[int] | None, how: Attending) -> Tensor:
         """``(kept, vocabulary)`` logits; ``keep`` ``None``: of all tokens."""

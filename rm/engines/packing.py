@@ -31,21 +31,21 @@ class Leaf(NamedTuple):
     prompt: int
     """Its index in the call."""
     token: int
-    base: int
-    """Trunk tokens that the prompt begins with."""
     path: list[int]
     """Its own inner tokens in the row, in order."""
 
 
 @dataclass
 class Row:
-    """Branches of one family: inner tokens in creation order, then one leaf for each prompt."""
+    """Branches that leave a trunk at one place: inner tokens in creation order, then a leaf for each prompt."""
 
     family: int = 0
+    base: int = 0
+    """Trunk tokens that all of them begin with, and see."""
     ids: list[int] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
-    runs: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Chains of inner tokens: start, length, parent index (-1 = the trunk), trunk tokens seen."""
+    runs: list[tuple[int, int, int]] = field(default_factory=list)
+    """Chains of inner tokens: start, length, parent index (-1 = the trunk)."""
     leaves: list[Leaf] = field(default_factory=list)
 
     @property
@@ -59,20 +59,12 @@ class Row:
 
     def positions(self) -> list[int]:
         """Depth of each token: its position in the prompts that hold it."""
-        return self.depths + [leaf.base + len(leaf.path) for leaf in self.leaves]
-
-    def bases(self) -> NDArray[np.int64]:
-        """Trunk tokens that each token of the row sees, the first ones."""
-        seen = np.zeros(self.size, dtype=np.int64)
-        for start, length, _, base in self.runs:
-            seen[start : start + length] = base
-        seen[len(self.ids) :] = [leaf.base for leaf in self.leaves]
-        return seen
+        return self.depths + [self.base + len(leaf.path) for leaf in self.leaves]
 
     def own_mask(self) -> NDArray[np.bool_]:
         """``(size, size)``, row = query; True = sees."""
         own = np.eye(self.size, dtype=bool)
-        for start, length, parent, _ in self.runs:
+        for start, length, parent in self.runs:
             block = slice(start, start + length)
             if parent >= 0:
                 own[block, :start] = own[parent, :start]
@@ -81,17 +73,17 @@ class Row:
             own[j, leaf.path] = True
         return own
 
-    def add(self, index: int, sequence: Ids, base: int, shared: int) -> None:
-        """Append a prompt that leaves the trunk at ``base`` and shares ``shared`` more with the last one."""
-        inner = sequence[base:-1]
+    def add(self, index: int, sequence: Ids, shared: int) -> None:
+        """Append a prompt that shares ``shared`` tokens behind the trunk with the last one."""
+        inner = sequence[self.base : -1]
         path = self.leaves[-1].path[:shared] if shared else []
         start = len(self.ids)
         if len(inner) > shared:
-            self.runs.append((start, len(inner) - shared, path[-1] if path else -1, base))
+            self.runs.append((start, len(inner) - shared, path[-1] if path else -1))
             self.ids += inner[shared:]
-            self.depths += range(base + shared, base + len(inner))
+            self.depths += range(self.base + shared, self.base + len(inner))
             path = path + list(range(start, len(self.ids)))
-        self.leaves.append(Leaf(index, sequence[-1], base, path))
+        self.leaves.append(Leaf(index, sequence[-1], path))
 
 
 def families(sequences: Sequence[Ids], *, share: bool = True, min_shared: float = 0.5) -> list[Family]:
@@ -150,18 +142,16 @@ def rows_of(
     """
     rows: list[Row] = []
     before: Ids = ()
-    left = -1
     for index in family.members:
         sequence = sequences[index]
         base = shared_length(family.trunk, sequence[:-1])
-        shared = shared_length(before[base:], sequence[base:-1]) if base == left else 0
-        fresh = len(sequence) - base - shared
-        row = rows[-1] if rows else None
-        if row is None or row.size + fresh > limit or len(row.leaves) == leaves:
-            row, shared = Row(number), 0
+        row = rows[-1] if rows and rows[-1].base == base else None
+        shared = shared_length(before[base:], sequence[base:-1]) if row else 0
+        if row is None or row.size + len(sequence) - base - shared > limit or len(row.leaves) == leaves:
+            row, shared = Row(number, base), 0
             rows.append(row)
-        row.add(index, sequence, base, shared)
-        before, left = sequence[:-1], base
+        row.add(index, sequence, shared)
+        before = sequence[:-1]
     return rows
 
 

@@ -34,9 +34,7 @@ def fits(
     tokens = sum(row.size for row in rows) + sum(len(families[f].trunk) for f in trunks)
     cells = 0
     for row in rows:
-        length = len(families[row.family].trunk)
-        early = any(leaf.base < length for leaf in row.leaves)
-        cells += row.size * (length * early + row.size * (len(row.leaves) > 1))
+        cells += row.size**2 if len(row.leaves) > 1 else 0  # one prompt needs no mask
     return tokens <= budget.batch_tokens and cells <= budget.mask_cells
 
 
@@ -151,11 +149,11 @@ class Session:
         prompts = [leaf.prompt for leaf in found.leaves]
         self.prompts += prompts
         self.at += families
-        self.bases += [leaf.base for leaf in found.leaves]
+        self.bases += found.bases
         self.draws[at] = self.writer.draws(prompts, self.draws.device)
         self.tokens[at, 0] = self.writer.pick(found.logits, self.draws[at, 0])
         self.counts[at] = 1
-        lengths = [leaf.base + len(leaf.path) + 1 for leaf in found.leaves]
+        lengths = [base + len(own) for base, own in zip(found.bases, found.columns, strict=True)]
         self.positions[at] = torch.as_tensor(lengths, device=self.positions.device)
 
     def _step(self) -> None:

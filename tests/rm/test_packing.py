@@ -14,8 +14,8 @@ def read_back(sequences: list[Ids], *, share: bool, limit: int, min_shared: floa
     for family in families(sequences, share=share, min_shared=min_shared):
         columns = len(family.trunk) + 2  # two columns of padding behind the trunk
         for row in rows_of(sequences, family, number=0, limit=limit):
-            tokens, positions, bases = row.tokens(), row.positions(), row.bases()
-            mask = np.hstack([np.arange(columns) < bases[:, None], row.own_mask()])
+            tokens, positions, own = row.tokens(), row.positions(), row.own_mask()
+            mask = np.hstack([np.tile(np.arange(columns) < row.base, (row.size, 1)), own])
             held = [*family.trunk, -1, -1, *tokens]
             places = [*range(len(family.trunk)), -1, -1, *positions]
             for j, leaf in enumerate(row.leaves, len(row.ids)):
@@ -39,10 +39,11 @@ def test_the_last_turn_s_prefix_is_the_trunk_and_earlier_turns_leave_it_early() 
     prompts = [(*first, 1, 2), (*first, 1, 3), (*first, *second, 1, 4), (*first, *second, 1, 5)]
     (family,) = families(prompts)
     assert family.trunk == (*first, *second, 1)
-    (row,) = rows_of(prompts, family, number=0, limit=100)
-    assert row.tokens() == [1, 2, 3, 4, 5]  # the first turn's shared 1 once, then the four last tokens
-    assert row.positions() == [10, 11, 11, 21, 21]
-    assert [leaf.base for leaf in row.leaves] == [10, 10, 21, 21]
+    early, late = rows_of(prompts, family, number=0, limit=100)
+    assert early.tokens() == [1, 2, 3]  # the first turn's shared 1 once, then the last tokens
+    assert early.positions() == [10, 11, 11]
+    assert (late.tokens(), late.positions()) == ([4, 5], [21, 21])
+    assert (early.base, late.base) == (10, 21)
 
 
 def test_samples_of_one_prompt_cost_one_token_each() -> None:
