@@ -37,7 +37,7 @@ class Leaf(NamedTuple):
 
 @dataclass
 class Row:
-    """Branches that leave a trunk at one place: inner tokens in creation order, then a leaf for each prompt."""
+    """Branches that leave a trunk at one place: inner tokens in creation order, then a leaf a prompt."""
 
     family: int = 0
     base: int = 0
