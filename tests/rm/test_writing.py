@@ -144,9 +144,12 @@ def test_keys_and_values_stay_within_their_bytes_whatever_the_number_of_conversa
     column = 2 * 2 * 2 * 8 * 4  # keys and values, layers, heads, width, bytes
     budget = Budget(cache_bytes=600 * column)
     engine = TransformersEngine(tiny_llama, tiny_tokenizer, budget=budget)
-    engine.generate(asked(conversations=30, turns=1), Sampling(max_new_tokens=6, temperature=1.0))
-    assert len(held) > 5 and max(held) <= 600
-    assert max(held) > 300  # and they are used
+    starts = [(40 + c, *range(100, 108)) for c in range(25)]
+    starts += [(390 + c, *range(100, 218)) for c in range(5)]  # and five long ones, one after the other
+    prompts = [Prompt(start, (7, 20 + i, 9), (), "gamu") for start in starts for i in range(4)]
+    engine.generate(prompts, Sampling(max_new_tokens=6, temperature=1.0))
+    assert len(held) > 3 and max(held) <= 600
+    assert max(held) > 400  # and they are used
 
 
 def poison(model: Any, broken: Callable[[torch.Tensor], bool]) -> None:
