@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from axiomrm.policy_opt.engine_config import EngineConfig, TransformersEngine
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
+from axiomrm.policy_opt.schedule import Schedule
 
 
 class Config(BaseModel):
@@ -188,6 +189,9 @@ class PolicyConfig(Config):
     """Rollouts a task instance."""
     seed: int = 0
     learning_rate: float = Field(default=3e-4, gt=0)
+    schedule: Schedule = "constant"
+    """Of the learning rate over ``iterations``: ``linear`` falls from its full value in the first iteration
+    to ``1 / iterations`` of it in the last. A run that is given more iterations later takes the new line."""
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
     tokens_per_forward: int = Field(default=8192, ge=1)

@@ -31,6 +31,7 @@ from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
 from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
+from axiomrm.policy_opt.schedule import set_rates, share_of_peak
 from axiomrm.policy_opt.seeds import generator
 from axiomrm.policy_opt.team import Step, accelerator_of, join, leads, tell, together
 from axiomrm.policy_opt.trackers import Tracker
@@ -209,9 +210,8 @@ class PolicyTrainer:
             check_verdicts(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
-        fresh: list[UpdateStats] = []
-        reused: list[UpdateStats] = []
-        stopped = False
+        fresh, reused, stopped = list[UpdateStats](), list[UpdateStats](), False
+        set_rates(self.optimizer, share_of_peak(self.config.schedule, self.iteration, self.config.iterations))
         for minibatch in self.algorithm.plan(
             self.iteration, generator(self.config.seed, "plan", self.iteration)
         ):

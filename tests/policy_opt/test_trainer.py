@@ -59,7 +59,7 @@ class Killed(Exception):
 def test_a_killed_run_continues_to_the_same_metrics_and_weights(
     toy: Any, tmp_path: Path, algorithm: Any, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = config(iterations=4, algorithm=algorithm)
+    options = config(iterations=4, algorithm=algorithm, schedule="linear")
     whole = toy.trainer(tmp_path / "a", options)
     expected = whole.run()
     first = toy.trainer(tmp_path / "b", options)
@@ -183,3 +183,11 @@ def test_no_tasks_is_a_typed_error(toy: Any, tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="no tasks"):
         PolicyTrainer(toy.model(), toy.chat, toy.env, [], config(), tmp_path)
+
+
+def test_a_linear_schedule_falls_from_the_full_rate_to_its_last_share(toy: Any, tmp_path: Path) -> None:
+    seen: list[float] = []
+    trainer = toy.trainer(tmp_path, config(iterations=4, learning_rate=8e-4, schedule="linear"))
+    trainer.on_iteration = lambda *_: seen.append(trainer.optimizer.param_groups[0]["lr"])
+    trainer.run()
+    assert seen == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
