@@ -20,6 +20,7 @@ from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.checkpoint import load_trained, trained_weights
+from axiomrm.rm.training.optimizer import Kind, make_optimizer
 
 IGNORED = -100
 
@@ -29,6 +30,7 @@ class ColdStartSettings:
     """How to fine-tune."""
 
     learning_rate: float = 1e-3
+    optimizer: Kind = "adamw"
     max_epochs: int = 12
     patience: int = 2
     """Evaluations without a lower dev loss after which it stops."""
@@ -87,8 +89,8 @@ def fine_tune(
     if not train or not dev:
         raise ConfigError(f"cold start needs train and dev dialogues; found {len(train)} and {len(dev)}")
     folder.mkdir(parents=True, exist_ok=True)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    optimizer = make_optimizer(
+        model, settings.optimizer, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
     losses, best = [dev_loss(model, dev, settings, pad_id)], _weights(model)
     saved = folder / "cold_start.pt"

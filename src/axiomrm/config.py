@@ -33,6 +33,8 @@ class SynthesizeConfig(Config):
     dev_demos: int = Field(default=60, ge=1)
     flawed_demos: float = Field(default=0.0, ge=0, le=1)
     """Share of those dialogues by an agent that slips now and then; the rest is by an expert."""
+    demo_flaw_rate: float = Field(default=0.3, ge=0, le=1)
+    """Share of its turns at which that agent slips."""
     train_tasks: int = Field(default=1400, ge=2)
     """Dialogues of erring agents that the judge learns from."""
     dev_tasks: int = Field(default=60, ge=2)
@@ -48,6 +50,8 @@ class ColdStartConfig(Config):
     """Fine-tuning of the policy on successful dialogues until the dev loss stops falling."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """As in the judge's stages."""
     max_epochs: int = Field(default=12, ge=1)
     patience: int = Field(default=2, ge=1)
     """Epochs without a lower dev loss after which it stops."""

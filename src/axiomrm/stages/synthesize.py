@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from axiomrm.config import SynthesizeConfig
 from axiomrm.data.synthesis.rollouts import roll_many, successful
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import write_trajectories
@@ -18,8 +19,6 @@ from axiomrm.stages.world import expert_for, flawed_for, tasks
 
 _VALUES = re.compile(r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b")
 FLAW_RATES = (0.25, 0.55)
-DEMO_FLAW_RATE = 0.3
-"""Share of its turns at which the flawed demonstrator slips."""
 FAULT_SENTENCES = 0.3
 """Chance of each kind of fault sentence in a text of the second agent on training tasks: they are rare
 otherwise, and every further label of a dialogue that is read anyway is cheap."""
@@ -43,8 +42,8 @@ def run(ctx: StageContext) -> Metrics:
     sizes = ctx.config.synthesize
     metrics: dict[str, Any] = {}
     demos = {
-        "train": demonstrations("train", sizes.demos, sizes.flawed_demos, ctx.seed),
-        "dev": demonstrations("dev", sizes.dev_demos, sizes.flawed_demos, ctx.seed),
+        "train": demonstrations("train", sizes.demos, sizes, ctx.seed),
+        "dev": demonstrations("dev", sizes.dev_demos, sizes, ctx.seed),
     }
     judged = {
         "train": _judged("train", sizes.train_tasks, ctx.seed),
@@ -65,10 +64,10 @@ def run(ctx: StageContext) -> Metrics:
     return metrics
 
 
-def demonstrations(split: Split, count: int, flawed_share: float, seed: int) -> list[Trajectory]:
+def demonstrations(split: Split, count: int, sizes: SynthesizeConfig, seed: int) -> list[Trajectory]:
     """The successful ones of ``count`` dialogues, of which a share is by an agent that slips."""
-    drawn, flawed = tasks(split, "demos", count, seed), round(count * flawed_share)
-    found = roll_many(ServiceDesk, flawed_for(DEMO_FLAW_RATE, salt=2), drawn[:flawed], "flawed")
+    drawn, flawed = tasks(split, "demos", count, seed), round(count * sizes.flawed_demos)
+    found = roll_many(ServiceDesk, flawed_for(sizes.demo_flaw_rate, salt=2), drawn[:flawed], "flawed")
     found += roll_many(ServiceDesk, expert_for, drawn[flawed:], "expert")
     return successful(found)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from axiomrm.config import SynthesizeConfig
 from axiomrm.data.environment import Action
 from axiomrm.data.synthesis.rollouts import roll, roll_many, successful
 from axiomrm.data.trajectory import Task, ToolCall, Trajectory
@@ -194,9 +195,19 @@ def test_a_trajectory_keeps_its_labels_through_a_file(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(("share", "flawed"), [(0.0, 0), (0.5, 20), (1.0, 40)])
 def test_demonstrations_of_a_slipping_agent_are_kept_if_they_succeed(share: float, flawed: int) -> None:
-    demos = demonstrations("train", 40, share, seed=0)
+    demos = demonstrations("train", 40, SynthesizeConfig(flawed_demos=share), seed=0)
     by_flawed = [t for t in demos if t.metadata["agent"] == "flawed"]
     assert len(demos) - len(by_flawed) == 40 - flawed
     assert all(t.outcome is not None and t.outcome.score == 1 for t in demos)
     assert bool(flawed) == any(-1 in t.metadata["oracle"] for t in demos)  # slips that were made good
     assert len(by_flawed) < flawed or not flawed  # and some were not
+
+
+def test_a_demonstrator_that_slips_more_often_leaves_more_slips_and_fewer_demonstrations() -> None:
+    rare, often = (
+        demonstrations("train", 60, SynthesizeConfig(flawed_demos=1, demo_flaw_rate=rate), seed=0)
+        for rate in (0.1, 0.5)
+    )
+    assert len(often) < len(rare)
+    slips = [sum(t.metadata["oracle"].count(-1) for t in demos) / len(demos) for demos in (rare, often)]
+    assert slips[1] > 2 * slips[0]
