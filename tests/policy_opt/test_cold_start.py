@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from axiomrm.policy_opt.cold_start import IGNORED, ColdStartSettings, fine_tune
-from axiomrm.policy_opt.cold_start import Kind as OptimizerKind
+from axiomrm.rm.training.optimizer import Kind as OptimizerKind
 
 ROWS = [([3, 4 + i % 5, 9, 4 + i % 5], [IGNORED, IGNORED, IGNORED, 4 + i % 5]) for i in range(20)]
 """The last token repeats the second."""
