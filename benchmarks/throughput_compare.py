@@ -43,7 +43,8 @@ def against(ours: dict[int, Row], other: dict[int, Row], *, tokens: bool) -> Row
     Args:
         ours: rows by conversation.
         other: those of the other side.
-        tokens: whether both count prompt tokens and differ in nothing but their order.
+        tokens: whether both count tokens and differ in nothing but the order of their prompts. ``token_ratio`` is
+            then of the tokens read, ``fed_ratio`` of all that pass through the model, read or written.
     """
     both = sorted(ours.keys() & other.keys())
     counted = [i for i in both if _number(ours[i], "valid") and _number(other[i], "valid")]
@@ -64,9 +65,11 @@ def against(ours: dict[int, Row], other: dict[int, Row], *, tokens: bool) -> Row
     found = bootstrap(np.arange(len(counted)), speedup, unit="conversations")
     table |= {"speedup": found.value, "low": found.low, "high": found.high}
     if tokens and found.value is not None:
-        spent = [sum(_number(side[i], "prompt_tokens") for i in counted) for side in (ours, other)]
-        table["token_ratio"] = round(spent[1] / spent[0], 3)
-        table["of_token_ratio"] = round(found.value * spent[0] / spent[1], 3)
+        read, written = ("prompt_tokens",), ("prompt_tokens", "completion_tokens")
+        for name, kinds in (("token_ratio", read), ("fed_ratio", written)):
+            spent = [sum(_number(side[i], k) for i in counted for k in kinds) for side in (ours, other)]
+            table[name] = round(spent[1] / spent[0], 3)
+            table[f"of_{name}"] = round(found.value * spent[0] / spent[1], 3)
     return table
 
 

@@ -34,12 +34,13 @@ def row(side: str, conversation: int, valid: int, cpu_s: float, **more: Any) -> 
 def test_the_ratio_is_that_of_seconds_a_valid_verdict() -> None:
     compared = module("throughput_compare").compared
 
-    ours = [row("ours", i, 8, 4.0, prompt_tokens=100) for i in (0, 1)]
-    first = [row("first", i, 4, 8.0, prompt_tokens=500) for i in (0, 1)]
+    ours = [row("ours", i, 8, 4.0, prompt_tokens=100, completion_tokens=100) for i in (0, 1)]
+    first = [row("first", i, 4, 8.0, prompt_tokens=500, completion_tokens=140) for i in (0, 1)]
     (table,) = compared([*ours, *first], SIDES)
     assert table["speedup"] == pytest.approx((16 / 8) / (8 / 16)) == 4
     assert (table["failed_ours"], table["failed_other"]) == (0, 0.5)
     assert (table["token_ratio"], table["of_token_ratio"]) == (5, 0.8)
+    assert (table["fed_ratio"], table["of_fed_ratio"]) == (3.2, 1.25)  # 640 over 200; 4 over 3.2
     assert (table["conversations"], table["left_out"]) == (2, 0)
 
 
