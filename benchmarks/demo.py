@@ -22,6 +22,8 @@ from axiomrm.stages.policy import arms
 from axiomrm.stages.report import Measured, criteria, personal, report_data, worth
 
 DRAWS = 2000
+TARGETS = (0.5, 0.75)
+"""Dev success to reach; a start that is above one needs 0 rollouts to it."""
 NAMES = {"process_replay": "train", "grpo": "grpo", "best_of_k": "best_of_k"}
 """Algorithm -> name of its chosen arm."""
 
@@ -77,8 +79,9 @@ def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> 
     }
     found["was RL worth it"] = f"{table.answer}: {table.reason}"
     for name, arm in arms(config).items():
-        reached = rollouts_to([curve_of(m, name) for m in runs])
-        found[f"rollouts to 50 %, {arm.algorithm.kind}"] = f"{reached.text()} at lr {arm.learning_rate:g}"
+        for target in TARGETS:
+            reached = rollouts_to([curve_of(m, name) for m in runs], target)
+            found[f"rollouts to {target:.0%}, {arm.algorithm.kind}"] = f"{reached.text()} at lr {arm.learning_rate:g}"
     return found
 
 
