@@ -106,9 +106,9 @@ def attend_all(
     q: Tensor, k: Tensor, v: Tensor, scale: float, *, mask: Tensor | None = None, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """:func:`attend` in four dimensions, ``(a, b, N, width)`` over ``(a, b, T, width)``."""
-    if q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
+    kernel = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    if kernel is not None and q.device.type == "cpu" and q.shape[-1] == v.shape[-1]:
         added = mask if mask is None or mask.dim() == 4 else mask[None, None]
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
         out, total = kernel(q, k, v, 0.0, causal, attn_mask=added, scale=scale)
         return out, total
     return in_blocks(q, k, v, scale, mask=mask, causal=causal)

@@ -65,4 +65,6 @@ def onednn_serves(tensor: Tensor) -> bool:
 @cache
 def _here() -> bool:
     known = platform.machine() in ("x86_64", "AMD64")
-    return known and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
+    # Private operations of torch 2.13: another version may lack them, and torch's own product serves there.
+    there = all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
+    return known and there and bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
+
+from axiomrm.data.settings import LONG, Settings
 
 
 def _ordered(sizes: tuple[int, int]) -> tuple[int, int]:
@@ -15,11 +17,7 @@ JointSize = Annotated[tuple[int, int], AfterValidator(_ordered)]
 """Fewest and most questions of a joint row."""
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LoraSettings(_Settings):
+class LoraSettings(Settings):
     """Low-rank adapters on all linear layers but the head; merged into the weights at the end."""
 
     rank: int = Field(default=16, ge=1)
@@ -29,7 +27,7 @@ class LoraSettings(_Settings):
     """Adapters only in so many layers, counted from the last: the backward pass stops below them."""
 
 
-class StageConfig(_Settings):
+class StageConfig(Settings):
     """How one stage turns examples into a judge; sizes are starting values, to be tuned on held-out data."""
 
     stage: str = "rm.general"
@@ -44,13 +42,13 @@ class StageConfig(_Settings):
     """Fewest and most questions of such a row."""
     label_weight: float = Field(default=1.0, gt=0)
     """How much a label token counts in the loss beside a note token; a verdict is one token of thirty."""
-    max_tokens: int = Field(default=2048, ge=8)
+    max_tokens: int = Field(default=2048, ge=8, le=LONG)
     """Longest row; a longer one is dropped and counted."""
     packing: Literal["auto", "tree", "off"] = "auto"
     """``auto``: trees where a probe shows that the model reads a packed row as it reads its parts."""
-    row_tokens: int = Field(default=768, ge=8)
+    row_tokens: int = Field(default=768, ge=8, le=LONG)
     """Size up to which a tree takes rows; dense attention makes larger ones cost more than they save."""
-    batch_tokens: int = Field(default=4096, ge=8)
+    batch_tokens: int = Field(default=4096, ge=8, le=LONG)
     """Padded tokens of a forward pass."""
     accumulate: int = Field(default=1, ge=1)
     """Forward passes an optimizer step."""

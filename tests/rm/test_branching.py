@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from axiomrm.rm.engines import branching, linears
 from axiomrm.rm.engines.base import LabelReading, Prompt, Sampling
 from axiomrm.rm.engines.branching import CELLS, attend, in_blocks, merged
 from axiomrm.rm.engines.decoding import drawn
@@ -65,6 +67,29 @@ def test_plain_products_of_more_scores_than_are_held_at_once() -> None:
     wanted = worked_out(q[0], k[0], k[0], 0.5, torch.ones(3000, 3000, dtype=torch.bool).tril())
     torch.testing.assert_close(found[0][0].double(), wanted[0], rtol=0, atol=1e-5)
     torch.testing.assert_close(found[1][0].double(), wanted[1], rtol=0, atol=1e-5)
+
+
+class OtherTorch:
+    """torch without its private operations, as another version may be."""
+
+    ops = SimpleNamespace(aten=SimpleNamespace(), mkldnn=SimpleNamespace())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+def test_a_torch_without_the_private_operations_attends_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, k, v = (torch.randn(4, n, 16) for n in (5, 9, 9))
+    here = attend(q, k, v, 0.25)
+    for module in (branching, linears):
+        monkeypatch.setattr(module, "torch", OtherTorch())
+    linears._here.cache_clear()
+    try:
+        assert not linears.onednn_serves(q)
+        for mine, theirs in zip(attend(q, k, v, 0.25), here, strict=True):
+            torch.testing.assert_close(mine, theirs)
+    finally:
+        linears._here.cache_clear()
 
 
 def test_two_parts_merge_into_attention_over_both() -> None:
