@@ -2,21 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from axiomrm.data.settings import LONG, MANY, Settings
 from axiomrm.policy_opt.engine_config import EngineConfig, TransformersEngine
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.schedule import Schedule
 
 
-class Config(BaseModel):
-    """Frozen; unknown fields are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ProcessReplayConfig(Config):
+class ProcessReplayConfig(Settings):
     """Per-turn rewards and outcome as two critic-free advantages, with corrected replay."""
 
     kind: Literal["process_replay"] = "process_replay"
@@ -59,7 +54,7 @@ class ProcessReplayConfig(Config):
     """Least share of fresh trajectories in a mixed minibatch."""
     rebaseline: bool = True
     """Recompute the advantage of replayed steps with today's running statistics."""
-    capacity: int = Field(default=2048, ge=1)
+    capacity: int = Field(default=2048, ge=1, le=MANY)
     """Trajectories held."""
     rescue: bool = False
     """Add one stored success of the task to a fresh group in which every rollout failed (imitation)."""
@@ -67,11 +62,11 @@ class ProcessReplayConfig(Config):
     """Stored turns that a changed judge is asked about again, newest first; the rest is evicted."""
 
 
-class GRPOConfig(Config):
+class GRPOConfig(Settings):
     """Group-relative policy optimisation on the trajectory's return."""
 
     kind: Literal["grpo"] = "grpo"
-    passes: int = Field(default=1, ge=1)
+    passes: int = Field(default=1, ge=1, le=MANY)
     """Optimizer passes over a batch (mu); ``reuse + 1`` of process_replay is the fair control."""
     minibatches: int = Field(default=1, ge=1)
     clip_low: float = Field(default=0.2, gt=0)
@@ -82,11 +77,11 @@ class GRPOConfig(Config):
     aggregation: Literal["constant", "token", "step", "trajectory"] = "trajectory"
 
 
-class RLOOConfig(Config):
+class RLOOConfig(Settings):
     """REINFORCE with a leave-one-out baseline on the trajectory's return."""
 
     kind: Literal["rloo"] = "rloo"
-    passes: int = Field(default=1, ge=1)
+    passes: int = Field(default=1, ge=1, le=MANY)
     minibatches: int = Field(default=1, ge=1)
     clip: float = Field(default=0.2, gt=0)
     """Of the whole sequence's ratio; of no effect in the first pass."""
@@ -96,7 +91,7 @@ class RLOOConfig(Config):
     """Of k1 in the return, reward units a nat, for ``kl_place: reward``."""
 
 
-class GiGPOConfig(Config):
+class GiGPOConfig(Settings):
     """Group-in-group policy optimisation: episode groups and groups of equal states."""
 
     kind: Literal["gigpo"] = "gigpo"
@@ -104,7 +99,7 @@ class GiGPOConfig(Config):
     """Weight of the step term."""
     gamma: float = Field(default=0.95, ge=0, le=1)
     """Discount a turn."""
-    passes: int = Field(default=1, ge=1)
+    passes: int = Field(default=1, ge=1, le=MANY)
     minibatches: int = Field(default=1, ge=1)
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
@@ -114,11 +109,11 @@ class GiGPOConfig(Config):
     aggregation: Literal["constant", "token", "step", "trajectory"] = "trajectory"
 
 
-class PPOConfig(Config):
+class PPOConfig(Settings):
     """Proximal policy optimisation with a value head; tokens are the actions."""
 
     kind: Literal["ppo"] = "ppo"
-    passes: int = Field(default=4, ge=1)
+    passes: int = Field(default=4, ge=1, le=MANY)
     minibatches: int = Field(default=1, ge=1)
     clip: float = Field(default=0.2, gt=0, lt=1)
     gamma: float = Field(default=1.0, ge=0, le=1)
@@ -136,7 +131,7 @@ class PPOConfig(Config):
     """Of k1 in each token's reward, for ``kl_place: reward``."""
 
 
-class BestOfKConfig(Config):
+class BestOfKConfig(Settings):
     """Rejection sampling: supervised steps on the best rollouts of each group, repeated."""
 
     kind: Literal["best_of_k"] = "best_of_k"
@@ -144,7 +139,7 @@ class BestOfKConfig(Config):
     """Best rollouts kept of a group."""
     threshold: float = 1.0
     """Least outcome of a kept rollout."""
-    passes: int = Field(default=2, ge=1)
+    passes: int = Field(default=2, ge=1, le=MANY)
     minibatches: int = Field(default=1, ge=1)
 
 
@@ -155,7 +150,7 @@ AlgorithmConfig = Annotated[
 COMPARE_IN_GROUPS = ("grpo", "rloo", "gigpo")
 
 
-class KLConfig(Config):
+class KLConfig(Settings):
     """KL to the starting policy."""
 
     enabled: bool = True
@@ -163,15 +158,15 @@ class KLConfig(Config):
     target_nats_per_token: float = Field(default=0.1, gt=0)
 
 
-class RolloutConfig(Config):
+class RolloutConfig(Settings):
     """How episodes are sampled."""
 
     engine: EngineConfig = TransformersEngine()
     temperature: float = Field(default=1.0, gt=0)
-    max_turns: int = Field(default=32, ge=1)
-    max_turn_tokens: int = Field(default=64, ge=1)
-    max_episode_tokens: int = Field(default=2048, ge=2)
-    max_live: int = Field(default=64, ge=1)
+    max_turns: int = Field(default=32, ge=1, le=MANY)
+    max_turn_tokens: int = Field(default=64, ge=1, le=LONG)
+    max_episode_tokens: int = Field(default=2048, ge=2, le=LONG)
+    max_live: int = Field(default=64, ge=1, le=MANY)
     """Episodes in flight at once."""
 
     def limits(self) -> RolloutLimits:
@@ -179,13 +174,13 @@ class RolloutConfig(Config):
         return RolloutLimits(self.max_turns, self.max_turn_tokens, self.max_episode_tokens, self.max_live)
 
 
-class PolicyConfig(Config):
+class PolicyConfig(Settings):
     """One training run."""
 
     algorithm: AlgorithmConfig = ProcessReplayConfig()
-    iterations: int = Field(default=20, ge=1)
-    tasks_per_iteration: int = Field(default=4, ge=1)
-    group_size: int = Field(default=8, ge=1)
+    iterations: int = Field(default=20, ge=1, le=MANY)
+    tasks_per_iteration: int = Field(default=4, ge=1, le=MANY)
+    group_size: int = Field(default=8, ge=1, le=MANY)
     """Rollouts a task instance."""
     seed: int = 0
     learning_rate: float = Field(default=3e-4, gt=0)
@@ -194,7 +189,7 @@ class PolicyConfig(Config):
     to ``1 / iterations`` of it in the last. A run that is given more iterations later takes the new line."""
     weight_decay: float = Field(default=0.0, ge=0)
     grad_clip: float = Field(default=1.0, gt=0)
-    tokens_per_forward: int = Field(default=8192, ge=1)
+    tokens_per_forward: int = Field(default=8192, ge=1, le=LONG)
     """Padded tokens of one micro-batch; does not change the result."""
     max_failed_verdicts: float = Field(default=0.05, ge=0, le=1)
     """Share of failed turn judgements in an iteration above which the run stops."""

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
+
+from axiomrm.data.settings import Settings
 
 OWN_OPTIONS = (
     "model",
@@ -20,11 +22,7 @@ OWN_OPTIONS = (
 """Arguments of ``vllm.LLM`` that sampling and publication rest on."""
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MismatchLimits(_Config):
+class MismatchLimits(Settings):
     """How far the sampler's log-probs may lie from the trainer's on the same fresh tokens, nats.
 
     Starting values: look at ``mismatch/…`` in ``metrics.jsonl`` and tighten them to what your engine shows.
@@ -37,13 +35,13 @@ class MismatchLimits(_Config):
     """Of the 99.9th percentile of absolute differences."""
 
 
-class TransformersEngine(_Config):
+class TransformersEngine(Settings):
     """The trainer's own model in this process."""
 
     kind: Literal["transformers"] = "transformers"
 
 
-class VllmEngine(_Config):
+class VllmEngine(Settings):
     """vLLM in this process, with a copy of the weights that is renewed before each iteration's rollouts."""
 
     kind: Literal["vllm"] = "vllm"

@@ -1,12 +1,12 @@
 """Thresholds of the alarms: starting values of ours, not facts."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from axiomrm.data.settings import Settings
 
 
-class MonitorConfig(BaseModel):
-    """Frozen; unknown fields are errors. Shares lie in [0, 1]."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class MonitorConfig(Settings):
+    """Shares lie in [0, 1]."""
 
     warmup: int = Field(default=5, ge=1)
     """Iterations that define "normal"."""

@@ -2,20 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from axiomrm.data.settings import Settings
 
 
-class _Source(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class VerifierReward(_Source):
+class VerifierReward(Settings):
     """The environment's outcome alone; no turn rewards."""
 
     kind: Literal["verifier"] = "verifier"
 
 
-class RubricJudgeReward(_Source):
+class RubricJudgeReward(Settings):
     """A judge asked a rubric's questions about every turn and every dialogue."""
 
     kind: Literal["rubric_judge"] = "rubric_judge"
@@ -26,7 +24,7 @@ class RubricJudgeReward(_Source):
     level: Literal["turn", "trajectory", "both"] = "both"
 
 
-class ProgrammaticReward(_Source):
+class ProgrammaticReward(Settings):
     """A rubric whose items need no model, e.g. ``code_agent`` or, a turn, ``process_shaping``."""
 
     kind: Literal["programmatic"] = "programmatic"
@@ -34,7 +32,7 @@ class ProgrammaticReward(_Source):
     level: Literal["turn", "trajectory", "both"] = "both"
 
 
-class LabelsReward(_Source):
+class LabelsReward(Settings):
     """Labels of people (RLHF) or of another model (RLAIF) from a file, see `reward_labels`."""
 
     kind: Literal["labels"] = "labels"
@@ -42,7 +40,7 @@ class LabelsReward(_Source):
     source: Literal["any", "human", "ai"] = "any"
 
 
-class PersonalRewardConfig(_Source):
+class PersonalRewardConfig(Settings):
     """A judge asked each user's own rubric, on that user's own scale, see `reward_personal`."""
 
     kind: Literal["personal"] = "personal"
@@ -52,7 +50,7 @@ class PersonalRewardConfig(_Source):
     judge: str = "trained"
 
 
-class DeskOracleReward(_Source):
+class DeskOracleReward(Settings):
     """For studies on ``service_desk``: the oracle, flipped at a rate, or paying for filler."""
 
     kind: Literal["desk_oracle"] = "desk_oracle"
@@ -63,7 +61,7 @@ class DeskOracleReward(_Source):
     seed: int = 0
 
 
-class CompositeReward(_Source):
+class CompositeReward(Settings):
     """A weighted sum of sources; a missing part makes the sum missing."""
 
     kind: Literal["composite"] = "composite"

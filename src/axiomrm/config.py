@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from axiomrm.config_file import Dumper, apply_override, describe, fault_key, read_document
+from axiomrm.data.settings import LONG, MANY, Settings
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
@@ -18,47 +19,41 @@ from axiomrm.rm.training.config import JointSize, LoraSettings
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-class Config(BaseModel):
-    """Frozen; unknown fields are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SynthesizeConfig(Config):
+class SynthesizeConfig(Settings):
     """Tasks and scripted dialogues."""
 
     environment: Literal["service_desk"] = "service_desk"
-    demos: int = Field(default=300, ge=1)
+    demos: int = Field(default=300, ge=1, le=MANY)
     """Dialogues made for the cold start; those that fail their task are left out."""
-    dev_demos: int = Field(default=60, ge=1)
+    dev_demos: int = Field(default=60, ge=1, le=MANY)
     flawed_demos: float = Field(default=0.0, ge=0, le=1)
     """Share of those dialogues by an agent that slips now and then; the rest is by an expert."""
     demo_flaw_rate: float = Field(default=0.3, ge=0, le=1)
     """Share of its turns at which that agent slips."""
-    train_tasks: int = Field(default=1400, ge=2)
+    train_tasks: int = Field(default=1400, ge=2, le=MANY)
     """Dialogues of erring agents that the judge learns from."""
-    dev_tasks: int = Field(default=60, ge=2)
-    heldout_tasks: int = Field(default=1600, ge=2)
+    dev_tasks: int = Field(default=60, ge=2, le=MANY)
+    heldout_tasks: int = Field(default=1600, ge=2, le=MANY)
     """The same with unseen wordings and one unseen task type, for the judge's test."""
-    style_tasks: int = Field(default=60, ge=1)
+    style_tasks: int = Field(default=60, ge=1, le=MANY)
     """Tasks of which agents of different styles give several dialogues, for users to choose between."""
     min_distinct: int = Field(default=1000, ge=0)
     """Distinct dialogues after masking ids, names and numbers; fewer stop the run."""
 
 
-class ColdStartConfig(Config):
+class ColdStartConfig(Settings):
     """Fine-tuning of the policy on successful dialogues until the dev loss stops falling."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
     optimizer: Literal["adamw", "muon"] = "adamw"
     """As in the judge's stages."""
-    max_epochs: int = Field(default=12, ge=1)
+    max_epochs: int = Field(default=12, ge=1, le=MANY)
     patience: int = Field(default=2, ge=1)
     """Epochs without a lower dev loss after which it stops."""
-    tokens_per_step: int = Field(default=4096, ge=8)
+    tokens_per_step: int = Field(default=4096, ge=8, le=LONG)
 
 
-class JudgeStageConfig(Config):
+class JudgeStageConfig(Settings):
     """Supervised fine-tuning of one judge stage."""
 
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -67,11 +62,11 @@ class JudgeStageConfig(Config):
     label_weight: float = Field(default=1.0, gt=0)
     """How much a label token counts beside a token of a note."""
     epochs: float = Field(default=1.0, gt=0)
-    max_length: int = Field(default=1024, ge=8)
+    max_length: int = Field(default=1024, ge=8, le=LONG)
     """Tokens a row; a longer row is dropped and counted."""
-    row_tokens: int = Field(default=1024, ge=8)
+    row_tokens: int = Field(default=1024, ge=8, le=LONG)
     """Size up to which questions about one dialogue share a row."""
-    batch_tokens: int = Field(default=4096, ge=8)
+    batch_tokens: int = Field(default=4096, ge=8, le=LONG)
     """Padded tokens of a forward pass."""
     max_train_tokens: int | None = Field(default=None, ge=1)
     """Tokens after which the stage ends; ``null``: as many as the epochs have."""
@@ -85,19 +80,19 @@ class JudgeStageConfig(Config):
     """Train low-rank adapters instead of all weights."""
 
 
-class GeneralConfig(Config):
+class GeneralConfig(Settings):
     """First judge stage: overall quality of turns and dialogues."""
 
     train: JudgeStageConfig = JudgeStageConfig()
-    max_examples: int = Field(default=4000, ge=1)
+    max_examples: int = Field(default=4000, ge=1, le=MANY)
     """A criterion."""
 
 
-class RubricConfig(Config):
+class RubricConfig(Settings):
     """Second judge stage: many criteria on turns and dialogues."""
 
     train: JudgeStageConfig = JudgeStageConfig()
-    max_examples: int = Field(default=1600, ge=1)
+    max_examples: int = Field(default=1600, ge=1, le=MANY)
     """A criterion."""
     missing_evidence_share: float = Field(default=0.05, ge=0, le=1)
     """Examples whose history is hidden; the right answer is that it cannot be assessed."""
@@ -105,23 +100,23 @@ class RubricConfig(Config):
     """Examples of the stage before."""
 
 
-class PersonalConfig(Config):
+class PersonalConfig(Settings):
     """Third judge stage: criteria compiled from profiles."""
 
     train: JudgeStageConfig = JudgeStageConfig()
-    train_users: int = Field(default=40, ge=2)
-    heldout_users: int = Field(default=60, ge=2)
-    history_pairs: int = Field(default=24, ge=0)
+    train_users: int = Field(default=40, ge=2, le=MANY)
+    heldout_users: int = Field(default=60, ge=2, le=MANY)
+    history_pairs: int = Field(default=24, ge=0, le=MANY)
     """Earlier choices of a user, from which weights among stated tastes are learned."""
-    eval_pairs: int = Field(default=20, ge=1)
+    eval_pairs: int = Field(default=20, ge=1, le=MANY)
     """Held-out choices a user."""
-    per_label: int = Field(default=100, ge=1)
+    per_label: int = Field(default=100, ge=1, le=MANY)
     """Training rows of one label of one question."""
     replay_share: float = Field(default=1.0, ge=0, le=10)
     """Examples of both earlier stages, a personal example: too few, and the judge forgets what it knew."""
 
 
-class JudgeConfig(Config):
+class JudgeConfig(Settings):
     """The reward model in its three stages."""
 
     direct_share: float = Field(default=0.5, ge=0, le=1)
@@ -130,17 +125,17 @@ class JudgeConfig(Config):
     """Training examples asked together with others about their turn, in one prompt with a line for each."""
     joint_size: JointSize = (2, 8)
     """Fewest and most questions of such a prompt."""
-    on_policy_tasks: int = Field(default=0, ge=0)
+    on_policy_tasks: int = Field(default=0, ge=0, le=MANY)
     """Training tasks on which the cold-started policy is rolled out, four times each, for the rubric stage to
     learn from its own mistakes; needs an environment whose oracle labels turns."""
-    eval_per_criterion: int = Field(default=240, ge=1)
+    eval_per_criterion: int = Field(default=240, ge=1, le=MANY)
     """Held-out questions a criterion, balanced."""
     general: GeneralConfig = GeneralConfig()
     rubric: RubricConfig = RubricConfig()
     personal: PersonalConfig = PersonalConfig()
 
 
-class PolicyStageConfig(Config):
+class PolicyStageConfig(Settings):
     """Policy optimisation: one main arm and the arms it is compared with, same tasks, seed and start."""
 
     train: PolicyConfig = PolicyConfig()
@@ -158,7 +153,7 @@ class PolicyStageConfig(Config):
     """Besides ``metrics.jsonl``."""
     eval_every: int = Field(default=5, ge=1)
     """Iterations between two evaluations on dev tasks."""
-    eval_episodes: int = Field(default=64, ge=1)
+    eval_episodes: int = Field(default=64, ge=1, le=MANY)
     """Dev episodes an evaluation."""
 
     @model_validator(mode="before")
@@ -188,21 +183,21 @@ class PolicyStageConfig(Config):
         return self
 
 
-class EvaluateConfig(Config):
+class EvaluateConfig(Settings):
     """What is measured at the end, on held-out tasks."""
 
-    episodes: int = Field(default=200, ge=1)
+    episodes: int = Field(default=200, ge=1, le=MANY)
     """Held-out episodes a policy."""
     cool_temperature: float = Field(default=0.3, gt=0)
     """Sampling temperature of a second evaluation of the cold start: sharper sampling costs no training."""
-    best_of_k: int = Field(default=8, ge=2)
-    bootstrap_draws: int = Field(default=2000, ge=100)
+    best_of_k: int = Field(default=8, ge=2, le=MANY)
+    bootstrap_draws: int = Field(default=2000, ge=100, le=MANY)
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
     transcripts: int = Field(default=10, ge=0)
     """Dialogues shown in the report."""
 
 
-class RunConfig(Config):
+class RunConfig(Settings):
     """Everything that decides the result of a run."""
 
     name: str = Field(pattern=NAME, max_length=100)
@@ -210,7 +205,7 @@ class RunConfig(Config):
     seed: int = Field(default=0, ge=0, lt=2**31)
     base: str = "nano"
     """``nano`` (shipped) or the folder of a causal language model."""
-    threads: int = Field(default=2, ge=1)
+    threads: int = Field(default=2, ge=1, le=4096)
     """CPU threads; sums run in another order with another number, so it belongs to the run."""
     synthesize: SynthesizeConfig = SynthesizeConfig()
     cold_start: ColdStartConfig = ColdStartConfig()
