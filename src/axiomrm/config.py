@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from axiomrm.config_file import Dumper, apply_override, describe, fault_key, read_document
+from axiomrm.config_file import Dumper, apply_override, read_document
+from axiomrm.config_findings import describe, fault_key
 from axiomrm.data.settings import LONG, MANY, Settings
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError

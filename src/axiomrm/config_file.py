@@ -1,18 +1,16 @@
-"""YAML configuration files: values with the line they stand on, overrides, and errors that name the place.
+"""YAML configuration files: values with the line they stand on, and overrides.
 
 Scalars follow YAML 1.2: only ``true`` and ``false`` are booleans, ``5e-5`` is a number, ``no``, ``12:30`` and
 ``2026-01-12`` are text. A key that stands twice, an alias and a tag are errors.
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from axiomrm.errors import ConfigError
 from axiomrm.rubrics.yaml_faults import yaml_fault
@@ -68,7 +66,7 @@ class Document:
     """Key path to ``file:line`` or ``override 'a.b=1'``."""
     source: str = ""
     faults: frozenset[Any] = frozenset()
-    """``fault_key`` of every finding that the file has without overrides."""
+    """``config_findings.fault_key`` of every finding that the file has without overrides."""
 
     def place(self, path: Sequence[str | int]) -> str:
         """Where ``path`` or its nearest written ancestor stands."""
@@ -138,86 +136,6 @@ def apply_override(document: Document, override: str) -> None:
     for gone in [path for path in document.places if path[: len(parts)] == parts]:
         del document.places[gone]
     document.places |= {path: place for path in [*scratch.places, parts]}
-
-
-def fault_key(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells one finding of pydantic from another."""
-    return (item["loc"], item["type"], item["msg"])
-
-
-def describe(error: ValidationError, model: type[BaseModel], document: Document) -> str:
-    """Every finding of ``error``: place, key, value found, what is accepted, nearest key."""
-    return "; ".join(_finding(dict(item), model, document) for item in error.errors())
-
-
-def _finding(item: dict[str, Any], model: type[BaseModel], document: Document) -> str:
-    path = _written_path(item["loc"], document.values)
-    dotted = ".".join(map(str, path)) or "configuration"
-    place = document.place(path) if fault_key(item) in document.faults else _blamed(path, document)
-    if item["type"] == "extra_forbidden":
-        return f"{place}: unknown key {dotted!r}{_suggest(model, item['loc'], dotted)}"
-    if item["type"] == "missing":
-        full = ".".join(str(p) for p in item["loc"])
-        return f"{place}: {full} is missing; it has no default"
-    message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "string_type" and isinstance(item["input"], int | float):
-        message += "; put it in quotes"
-    found = "" if isinstance(item["input"], dict | BaseModel) else f"found {item['input']!r}: "
-    return f"{place}: {dotted}: {found}{message[:1].lower()}{message[1:]}"
-
-
-def _blamed(path: KeyPath, document: Document) -> str:
-    """Where ``path`` stands; what a file says is blamed only where no override changed what it means."""
-    place = document.place(path)
-    if place.startswith(OVERRIDE) or not path or not (changed := document.changed(path)):
-        return place
-    return f"{' and '.join(changed)} (section at {place})"
-
-
-def _written_path(loc: Sequence[str | int], values: Any) -> KeyPath:
-    """``loc`` without the union tags that pydantic puts between keys."""
-    path: list[str | int] = []
-    for part in loc:
-        in_list = isinstance(values, list) and isinstance(part, int) and part < len(values)
-        if in_list or (isinstance(values, dict) and part in values):
-            values = values[part]
-            path.append(part)
-    return tuple(path)
-
-
-def _suggest(model: type[BaseModel], loc: Sequence[str | int], written: str) -> str:
-    models = [model]
-    for part in loc[:-1]:
-        fields = [m.model_fields[str(part)].annotation for m in models if str(part) in m.model_fields]
-        tagged = [m for m in models if "kind" in m.model_fields and m.model_fields["kind"].default == part]
-        models = [inner for note in fields for inner in _models_in(note)] or tagged or models
-    key = str(loc[-1])
-    accepted = sorted({name for m in models for name in m.model_fields})
-    found = {".".join(path) for path in _all_paths(model) if path[-1] == key}
-    elsewhere = [] if written in found else sorted(found)  # there already: the section is of another kind
-    if elsewhere:
-        return f"; it belongs at {' or '.join(elsewhere[:3])}"
-    near = difflib.get_close_matches(key, accepted, n=1, cutoff=0.7)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; accepted: {', '.join(accepted)}"
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Every model class inside a union, ``Annotated``, ``dict`` or ``tuple``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models_in(inner)]
-
-
-def _all_paths(
-    model: type[BaseModel], prefix: tuple[str, ...] = (), above: tuple[type[BaseModel], ...] = ()
-) -> Iterator[tuple[str, ...]]:
-    for name, info in model.model_fields.items():
-        yield (*prefix, name)
-        for inner in _models_in(info.annotation):
-            if inner not in (*above, model):  # a section may hold its own kind: a reward made of rewards
-                yield from _all_paths(inner, (*prefix, name), (*above, model))
 
 
 def _compose(text: str, source: str) -> Any:
