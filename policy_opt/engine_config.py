@@ -13,6 +13,7 @@ OWN_OPTIONS = (
     "logprobs_mode",
     "load_format",
     "hf_overrides",
+    "generation_config",
     "skip_tokenizer_init",
     "enable_lora",
     "tensor_parallel_size",
@@ -50,7 +51,8 @@ class VllmEngine(Settings):
     mismatch: MismatchLimits = MismatchLimits()
     """Beyond these the iteration stops before its update."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Further arguments of ``vllm.LLM`` (``max_num_seqs``, ``gpu_memory_utilization`` …)."""
+    """Further arguments of ``vllm.LLM`` (``max_num_seqs``, ``gpu_memory_utilization`` …), see
+    `engine_options`."""
 
     @model_validator(mode="after")
     def _own_options_are_ours(self) -> "VllmEngine":

@@ -4,6 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from axiomrm.policy_opt.config import RolloutConfig
 from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
+from axiomrm.policy_opt.engine_options import check_options
 from axiomrm.policy_opt.sampler import Sampler, TransformersSampler
 
 
@@ -24,10 +25,15 @@ class Published(Protocol):
 
 
 def build_sampler(settings: RolloutConfig, model: Any, end_ids: frozenset[int]) -> Sampler:
-    """A sampler for ``model``; nothing is started yet."""
+    """A sampler for ``model``; nothing is started yet.
+
+    Raises:
+        ConfigError: the installed vLLM does not know an option.
+    """
     if isinstance(settings.engine, VllmEngine):
         from axiomrm.policy_opt.vllm_sampler import VllmSampler
 
+        check_options(settings.engine, "rollout.engine.options")
         limit = settings.max_episode_tokens
         return VllmSampler(end_ids, settings.engine, temperature=settings.temperature, max_tokens=limit)
     return TransformersSampler(model, end_ids, temperature=settings.temperature)

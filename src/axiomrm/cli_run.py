@@ -28,7 +28,7 @@ PIPELINE = (
     "evaluate",
     "report",
 )
-"""Stages in order; ``axiomrm.stages.<name>`` has a function ``run(context)``."""
+"""Stages in order; ``axiomrm.stages.<name>`` has ``run(context)`` and may have ``check(config)``."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -131,7 +131,8 @@ def report_command(run: Annotated[Path, typer.Argument(help="Run folder, e.g. ru
 
 def load_stages(names: Sequence[str] = PIPELINE) -> list[Stage]:
     """The stages of the pipeline; their modules bring torch, so they are imported here and not before."""
-    stages = [Stage(name, importlib.import_module(f"axiomrm.stages.{name}").run) for name in names]
+    modules = {name: importlib.import_module(f"axiomrm.stages.{name}") for name in names}
+    stages = [Stage(name, module.run, getattr(module, "check", None)) for name, module in modules.items()]
     importlib.import_module("transformers.utils.logging").disable_progress_bar()  # one bar, the CLI's own
     return stages
 

@@ -70,11 +70,15 @@ def run_pipeline(
         reporter: told what happens.
 
     Raises:
-        ConfigError: the folder belongs to another configuration, is in use, or is no run folder.
+        ConfigError: the folder belongs to another configuration, is in use, or is no run folder; or a stage
+            that is still to come refuses the configuration.
     """
     reporter = reporter or Silent()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
+    for stage in wanted:
+        if stage.check is not None and (fresh or not (run_dir / stage.name / "done.json").exists()):
+            stage.check(config)
     manifest = build_manifest(config)  # before anything is made or deleted: it refuses an absent base
     try:
         run_dir.mkdir(parents=True, exist_ok=True)

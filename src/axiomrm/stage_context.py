@@ -104,3 +104,5 @@ class Stage:
     """Also its folder."""
     run: Callable[[StageContext], Metrics]
     """Does the work, going on from its own files in ``stage_dir``; returns the metrics for ``done.json``."""
+    check: Callable[[RunConfig], None] | None = None
+    """Refuses what would fail only when the stage's turn comes; asked before the first stage runs."""

@@ -13,6 +13,7 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.algorithm import Algorithm
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.engine_options import check_engine
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.process_replay import ProcessReplay
@@ -52,6 +53,17 @@ def success(episodes: Sequence[Episode]) -> float | None:
     """Share of episodes with outcome 1 among those that have one."""
     known = [e.record.outcome for e in episodes if e.record.outcome == e.record.outcome]
     return sum(o >= 1 for o in known) / len(known) if known else None
+
+
+def check(config: RunConfig) -> None:
+    """Whether the engines of all arms can start with their options.
+
+    Raises:
+        ConfigError: names the arm, the option and the remedy.
+    """
+    for name, settings in arms(config).items():
+        arm = "policy.train" if name == MAIN else f"policy.arms.{name}"
+        check_engine(settings.rollout.engine, f"{arm}.rollout.engine")
 
 
 def run(ctx: StageContext) -> Metrics:
