@@ -25,6 +25,7 @@ CODES: dict[str, str] = {
     "W105": "premise that no theorem rests on",
     "E106": "expression syntax or type",
     "E107": "import unresolved, empty range, lock mismatch",
+    "E108": "no such file or library rubric, or it cannot be opened",
     "E110": "applies_when can never hold",
     "W111": "scenario with no theorem, or more than 12",
     "E120": "theorem against axiom",

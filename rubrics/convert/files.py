@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from axiomrm.data.writing import atomic_file
-from axiomrm.errors import ConfigError, DataError
+from axiomrm.errors import ConfigError, DataError, RubricError
 from axiomrm.rubrics.convert.build import Imported, slug
 from axiomrm.rubrics.convert.formats import FORMATS, export_rubric, format_of, import_rubrics
 from axiomrm.rubrics.convert.loss import Loss, LossReport
@@ -163,10 +163,24 @@ def _rubrics(source: Path, form: str, search: Sequence[Path]) -> _Source:
     if not paths:
         raise DataError(f"{source}: no rubric (*.yaml) in this folder")
     contexts = _contexts(source / TASKS)
-    rubrics = [Rubric.load(p, search=tuple(search)) for p in paths]
+    rubrics = _all_of(paths, search)
     order = {name: i for i, name in enumerate(contexts)}
     rubrics.sort(key=lambda r: order.get(r.id, len(order)))
     return _Source(tuple((r, contexts.get(r.id, {})) for r in rubrics), LossReport())
+
+
+def _all_of(paths: Sequence[Path], search: Sequence[Path]) -> list[Rubric]:
+    """Each rubric; those that cannot be read are named together."""
+    rubrics: list[Rubric] = []
+    wrong: list[RubricError] = []
+    for path in paths:
+        try:
+            rubrics.append(Rubric.load(path, search=tuple(search)))
+        except RubricError as error:
+            wrong.append(error)
+    if wrong:
+        raise RubricError("\n".join(map(str, wrong)), tuple(f for error in wrong for f in error.findings))
+    return rubrics
 
 
 def _contexts(path: Path) -> dict[str, dict[str, Any]]:

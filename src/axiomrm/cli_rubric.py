@@ -1,6 +1,7 @@
 """``axiomrm rubric …``: lint, test, show, diff, lock, convert, improve, new.
 
-Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2 user error.
+Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2 user error, also if one of
+several files cannot be read: the others are checked all the same.
 """
 
 import json
@@ -45,23 +46,29 @@ def lint(
     fix: Annotated[bool, typer.Option("--fix", help="mend quoting and mistyped keys in place")] = False,
     format: Annotated[str, typer.Option(help="text, json or sarif")] = "text",
 ) -> None:
-    """Check rubrics; exit 1 if a finding has level error."""
+    """Check rubrics; exit 1 if a finding has level error, 2 if a file cannot be read."""
     if format not in ("text", "json", "sarif"):
         raise ConfigError(f"--format {format!r}: text, json or sarif")
+    older = None if base is None else _load(base, rubric_path)
     found: list[Finding] = []
+    unread: list[Finding] = []
     sources: dict[str, str] = {}
     for name in files:
-        if fix:
-            _mend(find(name, rubric_path or ()))
-        rubric, findings, texts = lint_file(name, search=rubric_path or ())
+        try:
+            if fix:
+                _mend(find(name, rubric_path or ()))
+            rubric, findings, texts = lint_file(name, search=rubric_path or ())
+        except RubricError as error:
+            unread.append(Finding("E108", str(error).removeprefix(f"{name}: "), file=name))
+            continue
         sources.update(texts)
         found += findings
-        if rubric is not None and base is not None:
-            found += e180_bump(_load(base, rubric_path), rubric)
+        if rubric is not None and older is not None:
+            found += e180_bump(older, rubric)
         if rubric is not None and scores is not None:
             found += _scored(rubric, scores)
-    _print(sort_findings(found), sources, format, len(files))
-    raise typer.Exit(1 if errors_of(found) else 0)
+    _print(sort_findings([*found, *unread]), sources, format, len(files))
+    raise typer.Exit(2 if unread else 1 if errors_of(found) else 0)
 
 
 def _mend(path: Path) -> None:

@@ -29,7 +29,7 @@ def test(
         list[Path] | None, typer.Option("--rubric-path", help="folder for imports")
     ] = None,
 ) -> None:
-    """Run cases and transcripts; exit 1 if a case comes out wrong."""
+    """Run cases and transcripts; exit 1 if a case comes out wrong, 2 if a file cannot be read."""
     try:
         loaded = Rubric.load(rubric, search=tuple(rubric_path or ()))
     except RubricError as error:
@@ -39,9 +39,14 @@ def test(
         raise typer.Exit(1) from error
     model = _model(judge_model)
     wrong = _cases(loaded, model)
+    unread = 0
     for path in transcripts or ():
-        _transcripts(loaded, path, model)
-    raise typer.Exit(1 if wrong else 0)
+        try:
+            _transcripts(loaded, path, model)
+        except DataError as error:
+            unread += 1
+            typer.echo(f"axiomrm: {error}", err=True)
+    raise typer.Exit(2 if unread else 1 if wrong else 0)
 
 
 def _model(name: str | None) -> "RewardModel | None":

@@ -299,7 +299,8 @@ def test_two_imports_that_import_each_other_are_e103(folder: Path) -> None:
 def test_every_code_of_the_linter_is_planted_twice() -> None:
     planted = Counter(m[0] for m in (*MUTATIONS, *SCENARIOS)) + Counter({"E180": 2})
     scored = {"W170", "W171", "W172", "W173", "W174"}  # found in scored rows, see `improve`
-    assert {c for c in CODES if planted[c] < 2} == scored
+    absent = {"E108"}  # nothing to plant a defect in, see `test_rubric_batches`
+    assert {c for c in CODES if planted[c] < 2} == scored | absent
 
 
 @functools.cache
