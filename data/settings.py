@@ -1,9 +1,9 @@
 """The base of every class of settings, and the sizes beyond which a number is a typo."""
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 MANY = 1_000_000
 """Greatest number of iterations, tasks, episodes or rollouts; more would run for years."""
@@ -18,28 +18,42 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _booleans_are_no_numbers(cls, values: Any) -> Any:
+    def _booleans_are_no_numbers(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Python counts ``True`` as 1, and pydantic with it.
 
         A model's validator and not a field's: pydantic refuses the latter for ``kind`` of a union.
         """
         fields = cls.model_fields
-        given = values.items() if isinstance(values, dict) else ()
         wrong = [
             at
-            for name, value in given
+            for name, value in (values.items() if isinstance(values, dict) else ())
             if name in fields and _wants_numbers(fields[name].annotation)
             for at in _booleans(value, (name,))
         ]
-        if wrong:
-            reason = {"error": ValueError("true and false are no numbers; write a number")}
-            raise ValidationError.from_exception_data(
-                cls.__name__,
-                [{"type": "value_error", "loc": at, "input": found, "ctx": reason} for at, found in wrong],
-            )
-        return values
+        if not wrong:
+            return handler(values)
+        reason = {"error": ValueError("true and false are no numbers; write a number")}
+        faults: list[Any] = [
+            {"type": "value_error", "loc": at, "input": found, "ctx": reason} for at, found in wrong
+        ]
+        named = {place[0] for place, _ in wrong}
+        others = _faults(handler, {name: value for name, value in values.items() if name not in named})
+        faults += [fault for fault in others if not named & {*fault["loc"][:1]}]
+        raise ValidationError.from_exception_data(cls.__name__, faults)
+
+
+def _faults(handler: ModelWrapValidatorHandler[Any], values: dict[str, Any]) -> list[Any]:
+    """What a section is refused for, as ``ValidationError.from_exception_data`` takes it."""
+    try:
+        handler(values)
+    except ValidationError as error:
+        return [
+            {"type": e["type"], "loc": e["loc"], "input": e["input"], "ctx": e.get("ctx", {})}
+            for e in error.errors()
+        ]
+    return []
 
 
 def _wants_numbers(annotation: Any) -> bool:

@@ -10,6 +10,7 @@ from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
 from axiomrm.policy_opt.monitor_config import MonitorConfig
+from axiomrm.policy_opt.reward_config import CompositeReward
 from axiomrm.rm.training.config import LoraSettings, StageConfig
 
 PARTS = "{kind: composite, parts: {a: {kind: verifier}}, weights: {a: true}}"
@@ -64,6 +65,20 @@ def test_a_boolean_is_named_together_with_faults_of_other_sections(tmp_path: Pat
         loaded(tmp_path, "evaluate.episodes=true", "evaluate.best_of_k=false", "cold_start.patience=0")
     assert str(caught.value).count("no numbers") == 2
     assert "cold_start.patience: found 0" in str(caught.value)
+
+
+def test_a_boolean_is_named_together_with_every_other_fault(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, "seed=true", "threads=0", "policy.on_hack=1", "policy.train.algorithm=grpo")
+    said = ["seed: found True", "threads: found 0", "unknown key 'policy.on_hack'", "'grpo' is a word"]
+    assert [part for part in said if part not in str(caught.value)] == []
+    assert len(str(caught.value).split("; override ")) == len(said)
+
+
+def test_a_needed_number_that_is_a_boolean_is_not_called_missing() -> None:
+    with pytest.raises(ValidationError) as caught:
+        CompositeReward.model_validate({"parts": {"a": {"kind": "verifier"}}, "weights": {"a": True}})
+    assert [error["loc"] for error in caught.value.errors()] == [("weights", "a")]
 
 
 @pytest.mark.parametrize(
