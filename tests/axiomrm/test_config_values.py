@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from axiomrm.config import RunConfig, load_config
+from axiomrm.data.settings import Settings
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
@@ -142,3 +143,17 @@ def test_a_large_run_is_not_refused(tmp_path: Path) -> None:
         "rm.rubric.train.max_train_tokens=100000000000",
     )
     assert found.policy.train.iterations == 1_000_000
+
+
+class Mixed(Settings):
+    """A field that takes both, and one that takes numbers at some depth."""
+
+    either: int | bool = 0
+    deep: dict[str, list[float | None]] = Field(default_factory=dict)
+
+
+def test_a_field_that_takes_both_takes_a_boolean_and_a_deep_one_names_the_place() -> None:
+    assert Mixed(either=True).either is True
+    with pytest.raises(ValidationError) as caught:
+        Mixed.model_validate({"deep": {"a": [1, None, False]}})
+    assert [error["loc"] for error in caught.value.errors()] == [("deep", "a", 2)]
