@@ -14,9 +14,9 @@ Place = tuple[str | int, ...]
 
 
 class Settings(BaseModel):
-    """Frozen; unknown fields are errors, and so is a boolean where a number is wanted."""
+    """Frozen; unknown fields are errors, and so are a boolean where a number is wanted, NaN and infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="wrap")
     @classmethod

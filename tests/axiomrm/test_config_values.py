@@ -157,3 +157,12 @@ def test_a_field_that_takes_both_takes_a_boolean_and_a_deep_one_names_the_place(
     with pytest.raises(ValidationError) as caught:
         Mixed.model_validate({"deep": {"a": [1, None, False]}})
     assert [error["loc"] for error in caught.value.errors()] == [("deep", "a", 2)]
+
+
+@pytest.mark.parametrize("word", [".inf", "-.inf", ".nan"])
+@pytest.mark.parametrize(
+    "key", ["policy.train.learning_rate", "cold_start.learning_rate", "policy.train.kl.initial_beta"]
+)
+def test_infinity_and_nan_are_no_settings(key: str, word: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=key):
+        loaded(tmp_path, f"{key}={word}")
