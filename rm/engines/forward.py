@@ -4,7 +4,6 @@ All tokens of a pass stand in one row without padding, and :mod:`axiomrm.rm.engi
 whom. Models that do not take their attention from transformers' interface go through ``plain`` instead.
 """
 
-import inspect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
@@ -43,7 +42,6 @@ class Forward:
         """Prompt tokens since the start; written tokens are not among them."""
         self._configs = configs_of(model)
         self._linears = PackedLinears(model, packed_bytes)
-        self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
     @property
     def device(self) -> torch.device:
@@ -87,6 +85,10 @@ class Forward:
         leaves = [leaf for row in rows for leaf in row.leaves]
         bases = [row.base for row in rows for _ in row.leaves]
         return Read(leaves, bases, logits, columns, how.kept or [])
+
+    def forget_weights(self) -> None:
+        """Weights may have changed: multiply with what they are now, and hold no copies of what they were."""
+        self._linears.forget()
 
     @torch.inference_mode()
     def next(self, tokens: Tensor, positions: Tensor, how: Writing) -> Tensor:

@@ -23,7 +23,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class PackedLinears:
-    """Packed copies of a model's linear layers; a layer whose weights have changed is packed again."""
+    """Packed copies of a model's linear layers, for a session of writing; a changed weight is packed again."""
 
     def __init__(self, model: Any, most_bytes: int) -> None:
         """Nothing is copied yet, and nothing ever where the copies would take more than ``most_bytes``."""
@@ -37,18 +37,28 @@ class PackedLinears:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Within it the layers multiply with their packed copies."""
-        products = [self._current(number, module) for number, module in enumerate(self._modules)]
+        # A layer with a forward of its own (hooks of other libraries) keeps it; one may have moved elsewhere.
+        free = [
+            (number, module)
+            for number, module in enumerate(self._modules)
+            if "forward" not in module.__dict__ and onednn_serves(module.weight)
+        ]
+        products = [(module, self._current(number, module)) for number, module in free]
         try:
-            for module, product in zip(self._modules, products, strict=True):
+            for module, product in products:
                 module.__dict__["forward"] = product
             yield
         finally:
-            for module in self._modules:
+            for module, _ in products:
                 module.__dict__.pop("forward", None)
+
+    def forget(self) -> None:
+        """Drop the copies. A change through ``weight.data``, as by merged adapters, leaves no other trace."""
+        self._packed.clear()
 
     def _current(self, number: int, module: Any) -> Product:
         weight = module.weight
-        state = (weight.data_ptr(), weight._version)
+        state = (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
         held = self._packed.get(number)
         if held is None or held[0] != state:
             packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)

@@ -33,6 +33,7 @@ from axiomrm.rm.engines.budget import Budget as Budget
 from axiomrm.rm.engines.decoding import Stop, Writer
 from axiomrm.rm.engines.fanout import Fanout
 from axiomrm.rm.engines.forward import Forward
+from axiomrm.rm.engines.judging import judging
 from axiomrm.rm.engines.model_facts import end_ids_of, longest_context, plain_attention
 from axiomrm.rm.engines.model_facts import weights_hash as weights_hash
 from axiomrm.rm.engines.model_load import load_model
@@ -156,12 +157,13 @@ class TransformersEngine:
     @contextmanager
     def _counted(self, sequences: Sequence[Ids]) -> Iterator[Fanout]:
         """Feeds these and counts their tokens."""
-        before = self._forward.fed
-        yield Fanout(self._forward, self.budget)
-        fed, unshared = self._forward.fed - before, sum(map(len, sequences))
-        self.usage["prompt_tokens"] += fed
-        self.usage["unshared_tokens"] += unshared
-        self.usage["prefix_reused"] += max(0, unshared - fed)
+        with judging(self.model):
+            before = self._forward.fed
+            yield Fanout(self._forward, self.budget)
+            fed, unshared = self._forward.fed - before, sum(map(len, sequences))
+            self.usage["prompt_tokens"] += fed
+            self.usage["unshared_tokens"] += unshared
+            self.usage["prefix_reused"] += max(0, unshared - fed)
 
     def _probe(self) -> bool:
         """Whether branches over a trunk read as their prompts do alone, on a few tokens of this model."""
@@ -172,7 +174,8 @@ class TransformersEngine:
         ways: list[Forward | Plain] = [Forward(self.model), Plain(self.model)]
         for logits, forward in zip(found, ways, strict=True):
             try:
-                Fanout(forward, self.budget).read(branches, partial(_keep, logits), _ignore)
+                with judging(self.model):
+                    Fanout(forward, self.budget).read(branches, partial(_keep, logits), _ignore)
             except Exception as error:
                 # Models fail in many ways on an attention they do not know; each sends them to plain batches.
                 log.debug("probe of shared prefixes: %s", error)

@@ -90,6 +90,7 @@ class Session:
         Raises:
             RuntimeError: the memory ran out. Other errors fail the prompts that were in the pass.
         """
+        self.forward.forget_weights()
         while self.waiting or self.prompts:
             while batch := self._next_rows():
                 try:
@@ -108,6 +109,7 @@ class Session:
                 self.prompts, self.at, self.bases = [], [], []
                 self.slots = None
             yield from self._ended()
+        self.forward.forget_weights()
 
     def _next_rows(self) -> list[Row]:
         """Waiting rows for which there is room, as many as a pass may read; none while few slots are free."""
