@@ -13,6 +13,8 @@ from axiomrm.rm.engines.base import Sampling
 from axiomrm.rm.engines.row_seeds import RowSeed
 
 Stop = Literal["stop", "length"]
+COLDEST = 1e-30
+"""Temperatures below it, unlike 0 no number that fp32 divides by, are this one."""
 BLOCK = 256
 """Tokens of the vocabulary whose probabilities are summed before a draw is looked up among them."""
 
@@ -37,7 +39,11 @@ class Writer:
 
     def pick(self, logits: Tensor, draws: Tensor) -> Tensor:
         """Greedy at 0; else the token at which the cumulative probability passes the prompt's draw."""
-        return logits.argmax(dim=-1) if self.temperature == 0 else drawn(logits / self.temperature, draws)
+        if self.temperature == 0:
+            return logits.argmax(dim=-1)
+        # The largest at 0 and in fp32, or a small temperature would make infinities.
+        below = logits.float() - logits.amax(dim=-1, keepdim=True)
+        return drawn(below / max(self.temperature, COLDEST), draws)
 
 
 def drawn(logits: Tensor, draws: Tensor) -> Tensor:

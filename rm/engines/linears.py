@@ -23,7 +23,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class PackedLinears:
-    """Packed copies of a model's linear layers, for a session of writing; a changed weight is packed again."""
+    """Packed copies of a model's linear layers for a session of writing; changed weights are packed again."""
 
     def __init__(self, model: Any, most_bytes: int) -> None:
         """Nothing is copied yet, and nothing ever where the copies would take more than ``most_bytes``."""

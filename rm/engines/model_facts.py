@@ -88,13 +88,22 @@ def longest_context(model: Any) -> int | None:
 
 
 def plain_attention(model: Any) -> bool:
-    """Whether every layer attends to all earlier tokens, as far as the configuration says."""
+    """Whether every layer attends to all earlier tokens, whatever their number, by the configuration."""
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     window = getattr(config, "sliding_window", None)
     if getattr(config, "use_sliding_window", True) is False or getattr(config, "layer_types", None):
         window = None
-    return kinds == {"full_attention"} and not window
+    return kinds == {"full_attention"} and not window and steady_length(model) is None
+
+
+def steady_length(model: Any) -> int | None:
+    """Length beyond which positions are turned otherwise, also those before it; ``None``: nowhere."""
+    config = model.config.get_text_config()
+    scaling = getattr(config, "rope_parameters", None) or {}
+    kinds = [scaling] if "rope_type" in scaling else [s for s in scaling.values() if isinstance(s, dict)]
+    turns = [s["original_max_position_embeddings"] for s in kinds if s.get("rope_type") == "longrope"]
+    return int(min(turns)) if turns else None
 
 
 def layer_work(model: Any) -> int:

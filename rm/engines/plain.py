@@ -14,6 +14,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from axiomrm.rm.engines.budget import Budget
 from axiomrm.rm.engines.decoding import Stop, Writer, ended
+from axiomrm.rm.engines.model_facts import steady_length
 from axiomrm.rm.engines.packing import Ids
 
 ROOM = 64
@@ -68,7 +69,10 @@ class Plain:
         self.model = model
         self.fed = 0
         """Prompt tokens without padding, since the start; written tokens are not among them."""
-        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        # An adapter's wrapper hands on what its own signature does not name.
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._accepts = frozenset(inspect.signature(inner.forward).parameters)
+        self._steady = steady_length(model)
 
     def batches(self, sequences: Sequence[Ids], budget: Budget, column: int, *, new: int) -> Iterator[Batch]:
         """Every prompt once, longest first, in batches within the budget.
@@ -88,6 +92,8 @@ class Plain:
                 budget.decode_rows if new else len(queue),
                 budget.cache_bytes // ((longest + new) * column) if new else len(queue),
             )
+            if self._steady is not None and longest + new > self._steady:
+                most = 1  # a neighbour's length would change how its positions are written
             near = sum(2 * len(sequences[i]) > longest for i in queue[: max(1, most)])
             batch, queue = queue[:near], queue[near:]
             yield self._first(batch, [sequences[i] for i in batch], keep_cache=new > 0)
