@@ -117,7 +117,7 @@ class TransformersEngine:
         """One reading a prompt, right after its lead-in."""
         sequences = [p.ids + t.lead_in_ids for p, t in zip(prompts, tables, strict=True)]
         results: list[LabelReading | Failed] = [
-            too_long(len(s), 1, self.max_tokens) or UNREAD for s in sequences
+            too_long(len(s), 1, self.max_tokens) or self._unreadable(s) or UNREAD for s in sequences
         ]
         fitting = [i for i, result in enumerate(results) if result is UNREAD]
 
@@ -136,7 +136,7 @@ class TransformersEngine:
         """One completion a prompt; prompts of a conversation are decoded side by side over one trunk."""
         new = sampling.max_new_tokens
         results: list[Generation | Failed] = [
-            too_long(len(p.ids), new, self.max_tokens) or UNREAD for p in prompts
+            too_long(len(p.ids), new, self.max_tokens) or self._unreadable(p.ids) or UNREAD for p in prompts
         ]
         fitting = [i for i, result in enumerate(results) if result is UNREAD]
         chosen = [prompts[i].ids for i in fitting]
@@ -153,6 +153,14 @@ class TransformersEngine:
         with self._counted(chosen) as fanout:
             fanout.write(chosen, writer, write, fail)
         return results
+
+    def _unreadable(self, ids: Ids) -> Failed | None:
+        """A prompt that would make the pass fail, and with it its neighbours."""
+        known = int(self.model.config.get_text_config().vocab_size)
+        if ids and min(ids) >= 0 and max(ids) < known:
+            return None
+        found = f"a prompt with ids {min(ids)} to {max(ids)}" if ids else "a prompt of no tokens"
+        return Failed(kind="engine_error", detail=f"{found}; the model reads ids 0 to {known - 1}")
 
     @contextmanager
     def _counted(self, sequences: Sequence[Ids]) -> Iterator[Fanout]:

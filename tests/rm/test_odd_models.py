@@ -80,3 +80,12 @@ def test_a_temperature_near_zero_is_greedy(temperature: float, dtype: torch.dtyp
     writer = Writer(Sampling(1, temperature), [RowSeed(0, (1,), 0)], frozenset())
     draws = torch.tensor([0.0, 0.999], dtype=torch.float64)
     assert writer.pick(logits, draws).tolist() == [2, 0]
+
+
+def test_a_prompt_that_no_model_reads_fails_alone(tiny_llama: Any, tiny_tokenizer: Any) -> None:
+    engine = TransformersEngine(tiny_llama, tiny_tokenizer)
+    good = asked(20)
+    bad = [Prompt((), (), (), "gamu"), Prompt((5,), (420,), (), "gamu")]
+    found = engine.generate([*bad, *good], HOW)
+    assert all(isinstance(row, Failed) for row in found[:2])
+    assert found[2:] == engine.generate(good, HOW)
