@@ -81,7 +81,9 @@ def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> 
     for name, arm in arms(config).items():
         for target in TARGETS:
             reached = rollouts_to([curve_of(m, name) for m in runs], target)
-            found[f"rollouts to {target:.0%}, {arm.algorithm.kind}"] = f"{reached.text()} at lr {arm.learning_rate:g}"
+            found[f"rollouts to {target:.0%}, {arm.algorithm.kind}"] = (
+                f"{reached.text()} at lr {arm.learning_rate:g}"
+            )
     return found
 
 
