@@ -12,8 +12,9 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,9 +279,22 @@ def _connect(url: sa.URL, file: Path | None) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _settings(connection: Any, _: Any) -> None:
         for setting in ("secure_delete=ON", "synchronous=NORMAL", "journal_mode=WAL"):
-            connection.execute(f"PRAGMA {setting}")
+            _patiently(partial(connection.execute, f"PRAGMA {setting}"))
 
     return engine
+
+
+def _patiently(step: Callable[[], Any], wait_s: float = BUSY_S) -> None:
+    """Again while another process holds the file: SQLite does not wait where two turn to WAL at once."""
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            step()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= end:
+                raise
+            time.sleep(0.01)
 
 
 def _checksum(key: str, payload: str) -> str:

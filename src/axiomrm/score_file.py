@@ -118,8 +118,9 @@ def _run(job: _Job, found: _Input, told: Callable[[Progress], None] | None) -> S
     summary = Summary(frozenset() if job.judge.engine else items_for_a_model(job.rubric))
     partial_path = job.target.with_name(job.target.name + ".partial")
     with Partial(partial_path, job.identity(found.sha256), BATCH) as partial:
-        for left in job.target.parent.glob(f".{job.target.name}.*.tmp"):
-            left.unlink(missing_ok=True)  # of a run that was killed while it wrote the output
+        for output in (job.target, rejected_path(job.target)):
+            for left in job.target.parent.glob(f".{output.name}.*.tmp"):
+                left.unlink(missing_ok=True)  # of a run that was killed while it wrote the output
         done = summary.resumed = partial.records
         records = islice(stream_records(job.logs, candidates, bad), job.limit)
         fresh = ((line, held) for line, held in records if line > partial.last_line)

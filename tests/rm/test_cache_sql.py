@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from axiomrm.errors import ConfigError, DataError
+from axiomrm.rm import cache_sql
 from axiomrm.rm.cache_sql import ReadingStore, Row, default_place
 
 BINARIES = ("initdb", "pg_ctl", "postgres")
@@ -280,3 +281,21 @@ def test_two_processes_lose_and_mix_no_reading(place: str, opened: Open) -> None
     assert [worker.communicate(timeout=100)[0] for worker in workers] == ["done\n", "done\n"]
     keys = [f"shared{n}" for n in range(0, 90, 3)] + [f"p{m}-{n}" for m in (0, 1) for n in range(90) if n % 3]
     assert opened(place).get(keys) == {key: f"{key} {'x' * 200}" for key in keys}
+
+
+def test_a_database_that_is_locked_for_a_moment_is_waited_for() -> None:
+    answers = [sqlite3.OperationalError("database is locked")] * 2
+
+    def step() -> None:
+        if answers:
+            raise answers.pop()
+
+    cache_sql._patiently(step)
+    assert not answers
+    with pytest.raises(sqlite3.OperationalError, match="no such pragma"):
+        cache_sql._patiently(
+            lambda: (_ for _ in ()).throw(sqlite3.OperationalError("no such pragma")).__next__()
+        )
+    answers += [sqlite3.OperationalError("database is locked")] * 3
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        cache_sql._patiently(step, wait_s=0)
