@@ -12,7 +12,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.cache_key import SCHEMA
+from axiomrm.rm.cache_lock import BUSY_S, patiently
 
-BUSY_S = 60
-"""Seconds that a process waits for another one's write."""
 _CHUNK = 400
 """Keys of one query, below SQLite's oldest limit of variables."""
 _CREATING = 0x61786F6D
@@ -279,22 +278,9 @@ def _connect(url: sa.URL, file: Path | None) -> sa.Engine:
     @sa.event.listens_for(engine, "connect")
     def _settings(connection: Any, _: Any) -> None:
         for setting in ("secure_delete=ON", "synchronous=NORMAL", "journal_mode=WAL"):
-            _patiently(partial(connection.execute, f"PRAGMA {setting}"))
+            patiently(partial(connection.execute, f"PRAGMA {setting}"))
 
     return engine
-
-
-def _patiently(step: Callable[[], Any], wait_s: float = BUSY_S) -> None:
-    """Again while another process holds the file: SQLite does not wait where two turn to WAL at once."""
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            step()
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= end:
-                raise
-            time.sleep(0.01)
 
 
 def _checksum(key: str, payload: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.rm import cache_sql
+from axiomrm.rm.cache_lock import patiently
 from axiomrm.rm.cache_sql import ReadingStore, Row, default_place
 
 BINARIES = ("initdb", "pg_ctl", "postgres")
@@ -290,12 +290,10 @@ def test_a_database_that_is_locked_for_a_moment_is_waited_for() -> None:
         if answers:
             raise answers.pop()
 
-    cache_sql._patiently(step)
+    patiently(step)
     assert not answers
     with pytest.raises(sqlite3.OperationalError, match="no such pragma"):
-        cache_sql._patiently(
-            lambda: (_ for _ in ()).throw(sqlite3.OperationalError("no such pragma")).__next__()
-        )
+        patiently(lambda: (_ for _ in ()).throw(sqlite3.OperationalError("no such pragma")).__next__())
     answers += [sqlite3.OperationalError("database is locked")] * 3
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        cache_sql._patiently(step, wait_s=0)
+        patiently(step, wait_s=0)
