@@ -13,7 +13,7 @@ def patiently(step: Callable[[], Any], wait_s: float = BUSY_S) -> None:
     """Again while another process holds the file: SQLite does not wait where two turn to WAL at once.
 
     Raises:
-        sqlite3.OperationalError: the step's own, when ``wait_s`` seconds are over or it is about something else.
+        sqlite3.OperationalError: the step's own, when ``wait_s`` seconds are over or it means another fault.
     """
     end = time.monotonic() + wait_s
     while True:
