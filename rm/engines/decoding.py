@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.base import Sampling
 from axiomrm.rm.engines.row_seeds import RowSeed
 
 Stop = Literal["stop", "length"]
 COLDEST = 1e-30
 """Temperatures below it, unlike 0 no number that fp32 divides by, are this one."""
+NO_TOKEN = -1
+"""Ends a prompt whose logits are not finite: it fails, nothing is made up for it."""
 BLOCK = 256
 """Tokens of the vocabulary whose probabilities are summed before a draw is looked up among them."""
 
@@ -38,12 +41,16 @@ class Writer:
         return torch.from_numpy(np.stack(every)).to(device)
 
     def pick(self, logits: Tensor, draws: Tensor) -> Tensor:
-        """Greedy at 0; else the token at which the cumulative probability passes the prompt's draw."""
+        """Greedy at 0; else the token at which the cumulative probability passes the prompt's draw.
+
+        `NO_TOKEN` where the logits are no numbers.
+        """
+        top = logits.amax(dim=-1, keepdim=True)
         if self.temperature == 0:
-            return logits.argmax(dim=-1)
-        # The largest at 0 and in fp32, or a small temperature would make infinities.
-        below = logits.float() - logits.amax(dim=-1, keepdim=True)
-        return drawn(below / max(self.temperature, COLDEST), draws)
+            picked = logits.argmax(dim=-1)
+        else:  # the largest at 0 and in fp32, or a small temperature would make infinities
+            picked = drawn((logits.float() - top) / max(self.temperature, COLDEST), draws)
+        return picked.masked_fill(~top[:, 0].isfinite(), NO_TOKEN)
 
 
 def drawn(logits: Tensor, draws: Tensor) -> Tensor:
@@ -64,10 +71,14 @@ def drawn(logits: Tensor, draws: Tensor) -> Tensor:
     return (block * BLOCK + at)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def ended(ids: list[int], end_ids: frozenset[int]) -> tuple[list[int], Stop]:
+def ended(ids: list[int], end_ids: frozenset[int]) -> tuple[list[int], Stop] | Failed:
     """The ids before the first end token, and why they end."""
-    at = next((i for i, token in enumerate(ids) if token in end_ids), None)
-    return (ids, "length") if at is None else (ids[:at], "stop")
+    at = next((i for i, token in enumerate(ids) if token in end_ids or token == NO_TOKEN), None)
+    if at is None:
+        return ids, "length"
+    if ids[at] == NO_TOKEN:
+        return Failed(kind="engine_error", detail="the model's logits are not finite")
+    return ids[:at], "stop"
 
 
 def _uniforms(seed: RowSeed, count: int) -> np.ndarray:

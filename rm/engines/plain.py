@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.budget import Budget
-from axiomrm.rm.engines.decoding import Stop, Writer, ended
+from axiomrm.rm.engines.decoding import NO_TOKEN, Stop, Writer, ended
 from axiomrm.rm.engines.model_facts import steady_length
 from axiomrm.rm.engines.packing import Ids
 
@@ -98,7 +99,7 @@ class Plain:
             batch, queue = queue[:near], queue[near:]
             yield self._first(batch, [sequences[i] for i in batch], keep_cache=new > 0)
 
-    def write(self, batch: Batch, writer: Writer) -> Iterator[tuple[int, tuple[list[int], Stop]]]:
+    def write(self, batch: Batch, writer: Writer) -> Iterator[tuple[int, tuple[list[int], Stop] | Failed]]:
         """Each prompt of the batch with its new ids and why it stopped."""
         if not hasattr(batch.cache, "layers"):
             raise RuntimeError(f"{type(self.model).__name__} keeps no keys and values: use direct mode")
@@ -108,10 +109,10 @@ class Plain:
         written: list[Tensor] = []
         while True:
             written.append(writer.pick(batch.logits, draws[:, len(written)]))
-            done |= torch.isin(written[-1], ends)
+            done |= torch.isin(written[-1], ends) | (written[-1] == NO_TOKEN)
             if len(written) == writer.most or bool(done.all()):
                 break
-            batch = self._next(batch, written[-1])
+            batch = self._next(batch, written[-1].clamp(min=0))
         for prompt, ids in zip(batch.prompts, torch.stack(written, dim=-1).tolist(), strict=True):
             yield prompt, ended(ids, writer.end_ids)
 

@@ -15,7 +15,7 @@ from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.base import failure_of
 from axiomrm.rm.engines.branching import Layers
 from axiomrm.rm.engines.budget import Budget
-from axiomrm.rm.engines.decoding import Stop, Writer, ended
+from axiomrm.rm.engines.decoding import NO_TOKEN, Stop, Writer, ended
 from axiomrm.rm.engines.forward import Forward, Read
 from axiomrm.rm.engines.model_facts import out_of_memory
 from axiomrm.rm.engines.packing import Family, Row
@@ -196,7 +196,7 @@ class Session:
         used = len(self.prompts)
         rows = torch.arange(used, device=self.counts.device)
         last = self.tokens[rows, self.counts[:used] - 1]
-        done = torch.isin(last, self.ends) | (self.counts[:used] == self.writer.most)
+        done = torch.isin(last, self.ends) | (last == NO_TOKEN) | (self.counts[:used] == self.writer.most)
         for slot in reversed(done.nonzero()[:, 0].tolist()):
             ids = self.tokens[slot, : int(self.counts[slot])].tolist()
             yield self.prompts[slot], ended(ids, self.writer.end_ids)

@@ -1,5 +1,6 @@
 """Models whose positions, precision or wrapping make a batch differ from its prompts alone."""
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -89,3 +90,19 @@ def test_a_prompt_that_no_model_reads_fails_alone(tiny_llama: Any, tiny_tokenize
     found = engine.generate([*bad, *good], HOW)
     assert all(isinstance(row, Failed) for row in found[:2])
     assert found[2:] == engine.generate(good, HOW)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("plain", [False, True])
+def test_logits_that_are_no_numbers_write_nothing(
+    make_model: Any, tiny_tokenizer: Any, plain: bool, temperature: float
+) -> None:
+    engine = TransformersEngine(make_model(), tiny_tokenizer)
+    if plain:
+        engine._forward = Plain(engine.model)
+    with torch.no_grad():
+        engine.model.lm_head.weight[3] = math.nan
+    found = engine.generate(asked(9), Sampling(4, temperature))
+    assert [(r.kind, r.detail) for r in found if isinstance(r, Failed)] == [
+        ("engine_error", "the model's logits are not finite")
+    ] * 3
