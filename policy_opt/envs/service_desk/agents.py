@@ -45,17 +45,22 @@ class Flawed(Expert):
     kinds: tuple[str, ...] = ()
     """Restrict to these faults; empty: all."""
     extra: float = 0.0
-    """Probability that a text also carries a fault sentence, for each kind of them."""
+    """Probability that a text also carries a fault sentence, for each kind of them, and that a user who is
+    called by name is called by another's."""
 
     def act(self, history: Sequence[Message], info: dict[str, Any]) -> Action:
-        """A right action or a faulty variant of it, either with fault sentences behind its text."""
-        action = self._choose(*info["desk"])
-        if action.text and self.extra:
-            kinds = [kind for kind in phrases.FAULTS if self.rng.random() < self.extra]
-            self.rng.shuffle(kinds)
-            added = [self.rng.choice(phrases.FAULTS[kind]) for kind in kinds]
-            return Action(text=" ".join([action.text, *added]))
-        return action
+        """A right action or a faulty variant of it, either with further faults in its text."""
+        p, wanted = info["desk"]
+        action = self._choose(p, wanted)
+        return Action(text=self._worse(action.text, p)) if action.text and self.extra else action
+
+    def _worse(self, text: str, p: Progress) -> str:
+        name = p.known.get("name")
+        if name and self.rng.random() < self.extra:
+            text = text.replace(name, _other(self.rng, words.NAMES, name))
+        kinds = [kind for kind in phrases.FAULTS if self.rng.random() < self.extra]
+        self.rng.shuffle(kinds)
+        return " ".join([text, *(self.rng.choice(phrases.FAULTS[kind]) for kind in kinds)])
 
     def _choose(self, p: Progress, wanted: Expected) -> Action:
         right = self.right_action(p, wanted)
