@@ -20,8 +20,8 @@ from axiomrm.stages.world import expert_for, flawed_for, tasks
 _VALUES = re.compile(r"\b[A-Za-z]-?\d\d\b|\d+|\b(?:" + "|".join((*NAMES, *CITIES, *ITEMS)) + r")\b")
 FLAW_RATES = (0.25, 0.55)
 FAULT_SENTENCES = 0.3
-"""Chance of each kind of fault sentence, and of a wrong name, in a text of the second agent on training tasks:
-they are rare otherwise, and every further label of a dialogue that is read anyway is cheap."""
+"""Chance of each kind of fault sentence, and of a wrong name, in a text of the second agent on training
+tasks: they are rare otherwise, and every further label of a dialogue that is read anyway is cheap."""
 
 
 def masked(trajectory: Trajectory) -> str:

@@ -183,6 +183,18 @@ def test_a_wrong_city_in_the_last_reply_is_a_false_report() -> None:
         assert label["value"] is False
 
 
+def test_texts_with_further_faults_call_some_users_by_a_wrong_name() -> None:
+    def agent(task: Any, _: Any) -> Flawed:
+        return Flawed(random.Random(task.id), Style(use_name=True), rate=0.0, extra=0.5)
+
+    found = roll_many(ServiceDesk, agent, [sample_task("train", i) for i in range(60)])
+    labels = [
+        turn["sd.right_name"] for t in found for turn in t.metadata["labels"] if "sd.right_name" in turn
+    ]
+    wrong = [label for label in labels if not label["value"]]
+    assert 0.4 < len(wrong) / len(labels) < 0.6
+
+
 def test_a_trajectory_keeps_its_labels_through_a_file(tmp_path: Any) -> None:
     from axiomrm.data.writing import write_trajectories
 
