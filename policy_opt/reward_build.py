@@ -4,7 +4,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from axiomrm.data.jsonl import Rejected
 from axiomrm.errors import DataError
+from axiomrm.personalization.profile import Profile
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
 from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
 from axiomrm.policy_opt.reward import TurnJudge
@@ -56,6 +58,30 @@ def build_reward(config: RewardConfig, judge_for: JudgeFor) -> TurnJudge:
             return Composite({name: build_reward(part, judge_for) for name, part in parts.items()}, weights)
 
 
+def check_reward(config: RewardConfig) -> None:
+    """Whether the files that a source names are there and usable, before anything is trained for it.
+
+    Raises:
+        ConfigError: a rubric needs a judge model that its kind does not have, or a subject is not opaque.
+        DataError: a rubric, a file of labels or one of profiles cannot be used.
+    """
+    match config:
+        case CompositeReward(parts=parts):
+            for part in parts.values():
+                check_reward(part)
+        case RubricJudgeReward(rubric=rubric):
+            Rubric.load(rubric)
+        case ProgrammaticReward(rubric=rubric, level=level):
+            programmatic_reward(Rubric.load(rubric), level)
+        case LabelsReward(path=path, source=source):
+            LabelReward.read(path, source)
+        case PersonalRewardConfig(profiles=profiles, rubric=rubric):
+            Rubric.load(rubric)
+            _profiles(profiles)
+        case VerifierReward() | DeskOracleReward():
+            pass
+
+
 def _labels(labels: LabelReward, path: str) -> LabelReward:
     for item in labels.rejected:
         log.warning("label not used: %s", item)
@@ -64,10 +90,15 @@ def _labels(labels: LabelReward, path: str) -> LabelReward:
     return labels
 
 
+def _profiles(path: str) -> tuple[dict[str, Profile], list[Rejected]]:
+    profiles, rejected = read_profiles(Path(path))
+    if not profiles:
+        raise DataError(f"{path}: no usable profile among {len(rejected)} lines")
+    return profiles, rejected
+
+
 def _personal(config: PersonalRewardConfig, judge_for: JudgeFor) -> PersonalReward:
-    profiles, rejected = read_profiles(Path(config.profiles))
+    profiles, rejected = _profiles(config.profiles)
     for item in rejected:
         log.warning("profile not used: %s", item)
-    if not profiles:
-        raise DataError(f"{config.profiles}: no usable profile among {len(rejected)} lines")
     return PersonalReward(judge_for(config.judge), Rubric.load(config.rubric), profiles)

@@ -10,6 +10,7 @@ from typing import Any
 from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Task
 from axiomrm.data.writing import atomic_file
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.algorithm import Algorithm
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.config import PolicyConfig
@@ -18,7 +19,7 @@ from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.reward import Episode, TurnJudge
-from axiomrm.policy_opt.reward_build import JudgeFor, build_reward
+from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
 from axiomrm.policy_opt.reward_config import RewardConfig, VerifierReward
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
@@ -56,11 +57,16 @@ def success(episodes: Sequence[Episode]) -> float | None:
 
 
 def check(config: RunConfig) -> None:
-    """Whether the engines of all arms can start with their options.
+    """Whether the engines of all arms can start with their options, and reward sources have their files.
 
     Raises:
-        ConfigError: names the arm, the option and the remedy.
+        ConfigError: names the arm, the option and the remedy, or the reward and what is wrong with its file.
     """
+    for key, reward in (("reward", config.policy.reward), ("heldout", config.policy.heldout)):
+        try:
+            check_reward(reward or VerifierReward())
+        except (DataError, ConfigError) as error:
+            raise ConfigError(f"policy.{key}: {error}") from error
     for name, settings in arms(config).items():
         arm = "policy.train" if name == MAIN else f"policy.arms.{name}"
         check_engine(settings.rollout.engine, f"{arm}.rollout.engine")
