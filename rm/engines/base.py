@@ -4,12 +4,14 @@ Each row comes back as a result *or* a ``Failed``, so one bad row never sinks a 
 no token ids (chat HTTP) reads ``Prompt.messages``; the others read ``prefix_ids + suffix_ids``.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from axiomrm.data.verdict import Failed, FailureKind
+from axiomrm.errors import ConfigError
 from axiomrm.rm.labels import LabelTable
 
 
@@ -36,12 +38,24 @@ class Prompt:
 @dataclass(frozen=True)
 class Sampling:
     """How to generate. A row draws from ``(seed, its prompt, how often the prompt stood before it)``, so the
-    rest of the batch does not matter and two copies of a prompt are two samples."""
+    rest of the batch does not matter and two copies of a prompt are two samples.
+
+    Raises:
+        ConfigError: there is no token to write, or the temperature is negative or no number.
+    """
 
     max_new_tokens: int = 128
+    """At least 1."""
     temperature: float = 0.7
     """0 = greedy."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no engine can do."""
+        if self.max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens {self.max_new_tokens!r}: at least 1")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"temperature {self.temperature!r}: a number from 0 up")
 
 
 class TokenLogprobs(NamedTuple):

@@ -76,8 +76,13 @@ def _mend(path: Path) -> None:
     after, mended = mend(before, str(path))
     if mended:
         temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(after, encoding="utf-8", newline="")
-        temporary.replace(path)
+        try:
+            temporary.write_text(after, encoding="utf-8", newline="")
+            temporary.replace(path)
+        except OSError as error:
+            raise RubricError(
+                f"{path}: cannot be mended in place, {temporary.name}: {error.strerror}"
+            ) from error
     for finding in mended:
         typer.echo(f"mended {finding.file}:{finding.line}: {finding.message}", err=True)
 

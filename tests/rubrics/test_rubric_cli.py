@@ -91,6 +91,16 @@ def test_show_lists_weights_gates_and_the_personal_share(capsys: pytest.CaptureF
     assert "ax.identity_first" in out and "at most 40 words" in out and "λ 0.2" in out and "+3.2" in out
 
 
+def test_fix_names_the_file_that_it_cannot_write(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad.write_text(
+        before := BAD.replace("technicl", "technical").replace("derivation: given", "derivaton: given", 1)
+    )
+    (bad.parent / f"{bad.name}.tmp").mkdir()
+    assert main(["rubric", "lint", "--fix", str(bad)]) == 2
+    assert "E108 cannot be mended in place" in " ".join(capsys.readouterr().out.split())
+    assert bad.read_text() == before
+
+
 def test_fix_mends_in_place_and_says_what(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad.write_text(BAD.replace("technicl", "technical").replace("derivation: given", "derivaton: given", 1))
     assert main(["rubric", "lint", str(bad)]) == 1
