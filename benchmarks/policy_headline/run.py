@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # PYTHONSAFEPATH keeps it out
@@ -111,6 +112,19 @@ def one(args: argparse.Namespace) -> int:
 
 
 def arguments() -> argparse.Namespace:
+    parser = build_parser()
+    args = parser.parse_args()
+    name = "policy_headline_quick" if args.quick else "policy_headline"
+    args.scale = args.scale or (QUICK if args.quick else FROZEN)
+    args.out = args.out or ROOT / "runs" / name
+    args.results = args.results or RESULTS / name
+    args.cores = args.cores or cores_there()
+    for fault in faults(args):
+        parser.error(fault)
+    return args
+
+
+def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -134,34 +148,35 @@ def arguments() -> argparse.Namespace:
     child = what.add_parser("one", parents=[common], help="used inside: one run from its folder")
     child.add_argument("folder", type=Path)
     child.add_argument("--core", type=int)
-    args = parser.parse_args()
-    name = "policy_headline_quick" if args.quick else "policy_headline"
-    args.scale = args.scale or (QUICK if args.quick else FROZEN)
-    args.out = args.out or ROOT / "runs" / name
-    args.results = args.results or RESULTS / name
-    there = sorted(
-        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    )
-    args.cores = args.cores or there
+    return parser
+
+
+def cores_there() -> list[int]:
+    """Those this process may use, where the system tells."""
+    return sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
+
+
+def faults(args: argparse.Namespace) -> Iterator[str]:
+    """What is wrong with the arguments, the first things first."""
+    there = cores_there()
     if len(set(args.cores) & set(there)) < len(args.cores):
-        parser.error(f"--cores {' '.join(map(str, args.cores))}: each once, of {' '.join(map(str, there))}")
+        yield f"--cores {' '.join(map(str, args.cores))}: each once, of {' '.join(map(str, there))}"
     if args.jobs < 1:
-        parser.error(f"--jobs {args.jobs}: at least 1")
+        yield f"--jobs {args.jobs}: at least 1"
     if len(args.cores) < args.jobs:
-        parser.error(f"--jobs {args.jobs} needs as many cores; have {args.cores}")
+        yield f"--jobs {args.jobs} needs as many cores; have {args.cores}"
     for option in ("start", "judge"):
         folder = getattr(args, option)
         if folder is not None and not list(folder.glob("*.safetensors")):
-            parser.error(f"--{option} {folder}: no folder with weights (*.safetensors)")
+            yield f"--{option} {folder}: no folder with weights (*.safetensors)"
     if not args.scale.is_file():
-        parser.error(f"--scale {args.scale}: there is no such file")
+        yield f"--scale {args.scale}: there is no such file"
     try:
         known = sorted(read_scale(args.scale).arms)
     except ValueError as error:
-        parser.error(f"--scale {args.scale}: {error}")
+        yield f"--scale {args.scale}: {error}"
     if unknown := sorted(set(args.arms or ()) - set(known)):
-        parser.error(f"--arms {' '.join(unknown)}: not among {' '.join(known)}")
-    return args
+        yield f"--arms {' '.join(unknown)}: not among {' '.join(known)}"
 
 
 def main() -> None:
