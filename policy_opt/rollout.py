@@ -1,8 +1,8 @@
 """Rollouts: a batch of live episodes, token in, token out (POLICY.md section 17).
 
-Each tick samples the next turn of every live episode and steps its environment. Ids grow at the end only; a
-rewritten history (``full_prompt``) opens a new segment. Every draw is keyed by (run seed, version, task,
-rollout, turn), so who else is in the batch does not matter.
+An episode's turn is sampled, its environment steps, and it goes on without waiting for the others. Ids grow
+at the end only; a rewritten history (``full_prompt``) opens a new segment. Every draw is keyed by (run seed,
+version, task, rollout, turn), so who else is in the batch does not matter.
 
 A turn cut by its token limit ends the episode as ``token_limit`` without an environment step: the outcome
 is missing unless the environment can verify its state as it is (an optional method ``outcome() -> float |
@@ -151,23 +151,26 @@ def _observe(
 
 
 def _run(wave: list[_Live], sampler: Sampler, chat: ChatFormat, limits: RolloutLimits, seed: int) -> None:
-    waiting = [live for live in wave if not live.done]
-    _stop_too_long(waiting, limits)
-    waiting = [live for live in waiting if not live.done]
-    rows = sampler.open(len(waiting)) if waiting else None
-    while rows is not None and waiting:
-        uniforms = [_uniforms(live, limits, seed) for live in waiting]
-        generations = rows.turn([live.new_ids for live in waiting], uniforms)
-        for live, generation in zip(waiting, generations, strict=True):
-            _advance(live, generation, chat, limits)
-        _stop_too_long([live for live in waiting if not live.done], limits)
-        kept = [i for i, live in enumerate(waiting) if not live.done]
-        if kept and len(kept) < len(waiting):
-            rows.keep(kept)
-        waiting = [waiting[i] for i in kept]
-        for i, live in enumerate(waiting):
-            if live.forked:
-                rows.fork(i)
+    """Each episode goes on when its own turn ends."""
+    _stop_too_long(wave, limits)
+    live = dict(enumerate(episode for episode in wave if not episode.done))
+    if not live:
+        return
+    rows = sampler.open(len(live))
+    for row, episode in live.items():
+        rows.feed(row, episode.new_ids, _uniforms(episode, limits, seed))
+    while live:
+        for row, generation in rows.step():
+            episode = live[row]
+            _advance(episode, generation, chat, limits)
+            _stop_too_long([episode], limits)
+            if episode.done:
+                rows.drop(row)
+                del live[row]
+                continue
+            if episode.forked:
+                rows.fork(row)
+            rows.feed(row, episode.new_ids, _uniforms(episode, limits, seed))
 
 
 def _uniforms(live: _Live, limits: RolloutLimits, seed: int) -> Any:
@@ -178,7 +181,7 @@ def _uniforms(live: _Live, limits: RolloutLimits, seed: int) -> Any:
 
 def _stop_too_long(waiting: Sequence[_Live], limits: RolloutLimits) -> None:
     for live in waiting:
-        if len(live.ids) >= limits.max_episode_tokens:
+        if not live.done and len(live.ids) >= limits.max_episode_tokens:
             _end(live, "token_limit", truncated=True)
 
 

@@ -1,48 +1,25 @@
-"""Sampling turns for a batch of live episodes with one key-value cache kept across turns.
+"""Sampling turns of live episodes from a transformers model, with keys and values kept across turns.
 
-Rows share the columns of the cache; a row that has nothing for a column leaves a masked hole there and its
-positions do not advance, so each row sees exactly its own ids at their own positions.
+Each row goes on when its own turn ends: a step feeds every row what it has, the token that it sampled last or
+with it the ids that its environment answered.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from axiomrm.policy_opt.kv_cache import growing_cache, select_columns, select_rows
-from axiomrm.policy_opt.logprobs import trunk_and_head
+from axiomrm.policy_opt.live_rows import Generation as Generation
+from axiomrm.policy_opt.live_rows import LiveRows, Sampling, Turn, evaluating, sample
+from axiomrm.policy_opt.packed_reader import PackedReader, reads_packed
+from axiomrm.policy_opt.padded_reader import PaddedReader
 
-
-@dataclass(frozen=True)
-class Generation:
-    """One sampled turn."""
-
-    token_ids: list[int]
-    logprobs: list[float]
-    """Of the sampled ids, at the sampling temperature."""
-    stop_reason: Literal["stop", "length"]
-
-
-class LiveRows(Protocol):
-    """Episodes in flight on one sampler."""
-
-    def turn(
-        self, new_ids: Sequence[Sequence[int]], uniforms: Sequence[NDArray[np.float64]]
-    ) -> list[Generation]:
-        """Append ``new_ids`` to each row and sample its next turn, at most ``len(uniforms[row])`` tokens."""
-        ...
-
-    def fork(self, row: int) -> None:
-        """Forget the row's past: the next ``new_ids`` carry its whole rewritten prompt."""
-        ...
-
-    def keep(self, rows: list[int]) -> None:
-        """Drop the rows that are not listed; the rest renumber in this order."""
-        ...
+PASS_TOKENS = 4096
+"""Ids that a pass takes at most beyond one of each row; longer prompts take several passes."""
 
 
 class Sampler(Protocol):
@@ -68,125 +45,76 @@ class TransformersSampler:
         """Arg-max instead of a draw; for evaluation only, its log-probs are no behaviour policy."""
 
     def open(self, n: int) -> "TransformersRows":
-        """``n`` empty rows."""
-        return TransformersRows(self, n)
+        """``n`` empty rows; the weights stay as they are while they are used."""
+        reader = (PackedReader if self._packed else PaddedReader)(self.model, n)
+        return TransformersRows(self.model, n, reader, Sampling(self.end_ids, self.temperature, self.greedy))
+
+    @cached_property
+    def _packed(self) -> bool:
+        return reads_packed(self.model)
 
 
 class TransformersRows:
     """The live batch of a ``TransformersSampler``."""
 
-    def __init__(self, sampler: TransformersSampler, n: int) -> None:
-        self._sampler = sampler
-        self._trunk, self._head = trunk_and_head(sampler.model)
-        self._device = next(sampler.model.parameters()).device
-        self._cache = growing_cache()
-        self._mask = torch.zeros((n, 0), dtype=torch.long, device=self._device)
-        self._position = torch.zeros(n, dtype=torch.long, device=self._device)
-        self._pending: list[list[int]] = [[] for _ in range(n)]
+    def __init__(self, model: Any, n: int, reader: PackedReader | PaddedReader, how: Sampling) -> None:
+        """``n`` empty rows, in as many slots of ``reader``."""
+        self._model, self._reader, self._how = model, reader, how
+        self._rows = list(range(n))
+        """The row of each slot in use."""
+        self._new: list[list[int]] = [[] for _ in range(n)]
+        """Ids of each row that the model has not read."""
+        self._turns: dict[int, Turn] = {}
 
-    @torch.no_grad()
-    def turn(
-        self, new_ids: Sequence[Sequence[int]], uniforms: Sequence[NDArray[np.float64]]
-    ) -> list[Generation]:
-        """See ``LiveRows.turn``."""
-        was_training = self._sampler.model.training
-        self._sampler.model.eval()
-        try:
-            self._compact()
-            logits = self._prefill([[*p, *new] for p, new in zip(self._pending, new_ids, strict=True)])
-            generations = self._decode(logits, uniforms)
-        finally:
-            self._sampler.model.train(was_training)
-        # The last sampled id of a row was never fed; it leads the next chunk.
-        self._pending = [g.token_ids[-1:] for g in generations]
-        return generations
+    def feed(self, row: int, new_ids: Sequence[int], uniforms: NDArray[np.float64]) -> None:
+        """See ``LiveRows.feed``."""
+        self._new[row] += new_ids
+        self._turns[row] = Turn(uniforms)
 
-    def _compact(self) -> None:
-        """Close the holes: fewer columns, the same ids at the same positions."""
-        used = int(self._mask.sum(1).max()) if self._mask.shape[1] else 0
-        if used == self._mask.shape[1]:
-            return
-        # A stable sort on "is a hole" moves each row's own columns to the front, in order.
-        order = torch.argsort(1 - self._mask, dim=1, stable=True)[:, :used]
-        self._mask = self._mask.gather(1, order)
-        select_columns(self._cache, order)
-
-    def _prefill(self, chunks: list[list[int]]) -> Tensor:
-        width = max(len(chunk) for chunk in chunks)
-        ids = torch.zeros((len(chunks), width), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, chunk in enumerate(chunks):
-            ids[row, : len(chunk)] = torch.tensor(chunk, dtype=torch.long)
-            mask[row, : len(chunk)] = 1
-        hidden = self._forward(ids.to(self._device), mask.to(self._device))
-        last = torch.tensor([len(chunk) - 1 for chunk in chunks], device=self._device)
-        return self._logits(hidden[torch.arange(len(chunks), device=self._device), last])
-
-    def _decode(self, logits: Tensor, uniforms: Sequence[NDArray[np.float64]]) -> list[Generation]:
-        n = len(uniforms)
-        limits = [len(u) for u in uniforms]
-        draws = np.zeros((max(limits), n))
-        for row, u in enumerate(uniforms):
-            draws[: len(u), row] = u
-        ids: list[list[int]] = [[] for _ in range(n)]
-        logps: list[list[float]] = [[] for _ in range(n)]
-        live = [limit > 0 for limit in limits]
-        stopped = [False] * n
-        for k in range(max(limits)):
-            chosen, logp = self._sample(logits, torch.from_numpy(draws[k]).to(self._device))
-            for row, (token, value) in enumerate(zip(chosen.tolist(), logp.tolist(), strict=True)):
-                if live[row]:
-                    ids[row].append(token)
-                    logps[row].append(value)
-                    stopped[row] = token in self._sampler.end_ids
-                    live[row] = not stopped[row] and len(ids[row]) < limits[row]
-            if not any(live):
-                break
-            fed = torch.tensor(live, dtype=torch.long, device=self._device)[:, None]
-            logits = self._logits(self._forward(chosen[:, None], fed)[:, -1])
-        return [
-            Generation(i, p, "stop" if s else "length") for i, p, s in zip(ids, logps, stopped, strict=True)
-        ]
-
-    def _forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        positions = (self._position[:, None] + mask.cumsum(1) - 1).clamp(min=0)
-        self._mask = torch.cat([self._mask, mask], dim=1)
-        self._position = self._position + mask.sum(1)
-        out = self._trunk(
-            input_ids=ids,
-            attention_mask=self._mask,
-            position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        return out.last_hidden_state  # type: ignore[no-any-return]  # transformers is untyped here
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self._head(hidden).float() / self._sampler.temperature
-        return logits
-
-    def _sample(self, logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        logps = torch.log_softmax(logits, dim=-1)
-        if self._sampler.greedy:
-            chosen = logits.argmax(-1)
-        else:
-            cumulative = logps.double().exp().cumsum(-1)
-            threshold = (uniform * cumulative[:, -1])[:, None]
-            chosen = (
-                torch.searchsorted(cumulative, threshold, right=True)
-                .squeeze(1)
-                .clamp(max=logits.shape[-1] - 1)
-            )
-        return chosen, logps.gather(1, chosen[:, None]).squeeze(1)
+    def step(self) -> list[tuple[int, Generation]]:
+        """See ``LiveRows.step``."""
+        ended: list[tuple[int, Generation]] = []
+        with evaluating(self._model):
+            while self._turns and (self._reader.together or not ended):
+                ended += self._pass()
+        return ended
 
     def fork(self, row: int) -> None:
         """See ``LiveRows.fork``."""
-        self._mask[row] = 0
-        self._position[row] = 0
-        self._pending[row] = []
+        self._reader.forget(self._rows.index(row))
+        self._new[row] = []
 
-    def keep(self, rows: list[int]) -> None:
-        """See ``LiveRows.keep``."""
-        select_rows(self._cache, rows)
-        self._mask, self._position = self._mask[rows], self._position[rows]
-        self._pending = [self._pending[row] for row in rows]
+    def drop(self, row: int) -> None:
+        """See ``LiveRows.drop``."""
+        slot = self._rows.index(row)
+        self._reader.free(slot)
+        self._rows[slot] = self._rows[-1]
+        self._rows.pop()
+        self._turns.pop(row, None)
+
+    def _pass(self) -> list[tuple[int, Generation]]:
+        """Feed every row what it has, and sample where that was all; the turns that ended."""
+        bring: list[list[int]] = []
+        room = PASS_TOKENS
+        for row in self._rows:
+            bring.append(self._new[row][: room + 1] if row in self._turns else [])
+            self._new[row] = self._new[row][len(bring[-1]) :]
+            room -= max(0, len(bring[-1]) - 1)
+        hidden = self._reader.read(bring)
+        fed = [row for row, ids in zip(self._rows, bring, strict=True) if ids]
+        ready = [place for place, row in enumerate(fed) if not self._new[row]]
+        return self._sample([fed[place] for place in ready], hidden[ready])
+
+    def _sample(self, rows: list[int], hidden: Tensor) -> list[tuple[int, Generation]]:
+        """Each of these rows' next token, by their last states."""
+        turns = [self._turns[row] for row in rows]
+        uniforms = torch.tensor([turn.draws[len(turn.token_ids)] for turn in turns], dtype=torch.float64)
+        chosen, logps = sample(self._reader.logits(hidden), uniforms.to(hidden.device), self._how)
+        ended = []
+        for row, turn, token, logp in zip(rows, turns, chosen.tolist(), logps.tolist(), strict=True):
+            self._new[row] = [token]  # read next, with what follows it
+            generation = turn.add(token, logp, self._how.end_ids)
+            if generation is not None:
+                ended.append((row, generation))
+                del self._turns[row]
+        return ended

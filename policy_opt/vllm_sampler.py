@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.engine_config import VllmEngine
+from axiomrm.policy_opt.live_rows import Generation
 from axiomrm.policy_opt.publication import published_weights
-from axiomrm.policy_opt.sampler import Generation
 from axiomrm.rm.engines.model_load import torch_dtype
 from axiomrm.rm.engines.vllm import CPU_OPTIONS, vllm_module
 
@@ -176,19 +176,24 @@ class VllmRows:
 
     def __init__(self, sampler: VllmSampler, n: int) -> None:
         self._sampler = sampler
-        self._ids: list[list[int]] = [[] for _ in range(n)]
+        self._ids: dict[int, list[int]] = {row: [] for row in range(n)}
+        self._draws: dict[int, NDArray[np.float64]] = {}
 
-    def turn(
-        self, new_ids: Sequence[Sequence[int]], uniforms: Sequence[NDArray[np.float64]]
-    ) -> list[Generation]:
-        """See ``LiveRows.turn``; the uniforms seed vLLM's own draws."""
-        for ids, new in zip(self._ids, new_ids, strict=True):
-            ids += new
-        outputs = self._sampler.generate(self._ids, uniforms)
-        generations = [self._generation(output.outputs[0]) for output in outputs]
-        for ids, generation in zip(self._ids, generations, strict=True):
-            ids += generation.token_ids
-        return generations
+    def feed(self, row: int, new_ids: Sequence[int], uniforms: NDArray[np.float64]) -> None:
+        """See ``LiveRows.feed``; the uniforms seed vLLM's own draws."""
+        self._ids[row] += new_ids
+        self._draws[row] = uniforms
+
+    def step(self) -> list[tuple[int, Generation]]:
+        """See ``LiveRows.step``; every turn ends."""
+        draws, self._draws = self._draws, {}
+        outputs = self._sampler.generate([self._ids[row] for row in draws], list(draws.values()))
+        ended = [
+            (row, self._generation(output.outputs[0])) for row, output in zip(draws, outputs, strict=True)
+        ]
+        for row, generation in ended:
+            self._ids[row] += generation.token_ids
+        return ended
 
     def _generation(self, completion: Any) -> Generation:
         ids = list(completion.token_ids)
@@ -199,9 +204,10 @@ class VllmRows:
         """See ``LiveRows.fork``."""
         self._ids[row] = []
 
-    def keep(self, rows: list[int]) -> None:
-        """See ``LiveRows.keep``."""
-        self._ids = [self._ids[row] for row in rows]
+    def drop(self, row: int) -> None:
+        """See ``LiveRows.drop``."""
+        del self._ids[row]
+        self._draws.pop(row, None)
 
 
 def _quiet() -> None:

@@ -47,16 +47,16 @@ class Replay:
     def open(self, n: int) -> "Replay":
         return self
 
-    def turn(
-        self, new_ids: Sequence[Sequence[int]], uniforms: Sequence[NDArray[np.float64]]
-    ) -> list[Generation]:
+    def feed(self, row: int, new_ids: Sequence[int], uniforms: NDArray[np.float64]) -> None: ...
+
+    def step(self) -> list[tuple[int, Generation]]:
         self.turns += 1
         last = self.cut and self.turns == len(self.actions)
-        return [Generation([self.turns - 1], [0.0], "length" if last else "stop")]
+        return [(0, Generation([self.turns - 1], [0.0], "length" if last else "stop"))]
 
     def fork(self, row: int) -> None: ...
 
-    def keep(self, rows: list[int]) -> None: ...
+    def drop(self, row: int) -> None: ...
 
 
 def replayed(scripted: Trajectory, cut: bool = False) -> Trajectory:

@@ -321,17 +321,21 @@ class ScriptedSampler:
     temperature = 1.0
 
     def __init__(self, stop_reasons: Sequence[Any]) -> None:
-        self.reasons = list(stop_reasons)
+        self.reasons, self.fed = list(stop_reasons), list[int]()
 
     def open(self, n: int) -> "ScriptedSampler":
         return self
 
-    def turn(self, new_ids: Sequence[Sequence[int]], uniforms: Sequence[Any]) -> list[Generation]:
-        return [Generation([8], [-0.1], self.reasons.pop(0)) for _ in new_ids]
+    def feed(self, row: int, new_ids: Sequence[int], uniforms: Any) -> None:
+        self.fed.append(row)
+
+    def step(self) -> list[tuple[int, Generation]]:
+        rows, self.fed = self.fed, []
+        return [(row, Generation([8], [-0.1], self.reasons.pop(0))) for row in rows]
 
     def fork(self, row: int) -> None: ...
 
-    def keep(self, rows: list[int]) -> None: ...
+    def drop(self, row: int) -> None: ...
 
 
 class Endless:

@@ -20,10 +20,11 @@ from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
 from axiomrm.policy_opt.engine_config import VllmEngine
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk, sample_task
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
+from axiomrm.policy_opt.live_rows import Generation
 from axiomrm.policy_opt.logprobs import selected_logprobs
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.trainer import PolicyTrainer
-from axiomrm.policy_opt.vllm_sampler import VllmSampler
+from axiomrm.policy_opt.vllm_sampler import VllmRows, VllmSampler
 from axiomrm.stages.world import base_folder, load_model
 
 PROMPTS = [[[2, *range(3, 60)], [7, 8, 9]], [[2, 5, 6], [3]], [[2, *range(20, 55)], list(range(40))]]
@@ -45,18 +46,23 @@ def draws(row: int, turn: int, n: int = 24) -> Any:
     return np.random.default_rng((row, turn)).random(n)
 
 
+def turn(live: VllmRows, new_ids: dict[int, list[int]], uniforms: dict[int, Any]) -> dict[int, Generation]:
+    for row, ids in new_ids.items():
+        live.feed(row, ids, uniforms[row])
+    return dict(live.step())
+
+
 def play(sampler: VllmSampler, rows: list[int]) -> dict[str, Any]:
     """Two turns of each row: its ids, where it was sampled, its log-probs and stops."""
     live = sampler.open(len(rows))
     seen: dict[int, dict[str, list[Any]]] = {
         row: {"ids": [], "at": [], "logp": [], "stop": []} for row in rows
     }
-    for turn in range(2):
-        prompts = [PROMPTS[row][turn] for row in rows]
-        for row, prompt, made in zip(
-            rows, prompts, live.turn(prompts, [draws(row, turn) for row in rows]), strict=True
-        ):
-            told = seen[row]
+    for number in range(2):
+        prompts = {place: PROMPTS[row][number] for place, row in enumerate(rows)}
+        generations = turn(live, prompts, {place: draws(row, number) for place, row in enumerate(rows)})
+        for place, prompt in prompts.items():
+            told, made = seen[rows[place]], generations[place]
             told["ids"] += prompt
             told["at"] += range(len(told["ids"]), len(told["ids"]) + len(made.token_ids))
             told["ids"] += made.token_ids
@@ -85,11 +91,11 @@ def sampling(found: dict[str, Any]) -> None:
     found["played"], found["gap"], found["reused"] = played, gap(model, played), sampler.reused_tokens
     found["alone"] = {str(row): play(sampler, [row])[str(row)]["ids"] for row in range(3)}
     kept = sampler.open(2)
-    kept.turn([PROMPTS[0][0], PROMPTS[1][0]], [draws(0, 0), draws(1, 0)])
-    kept.keep([1])
-    found["kept"] = kept.turn([PROMPTS[1][1]], [draws(1, 1)])[0].token_ids
-    kept.fork(0)
-    found["forked"] = kept.turn([PROMPTS[1][0]], [draws(1, 0)])[0].token_ids
+    turn(kept, {0: PROMPTS[0][0], 1: PROMPTS[1][0]}, {0: draws(0, 0), 1: draws(1, 0)})
+    kept.drop(0)
+    found["kept"] = turn(kept, {1: PROMPTS[1][1]}, {1: draws(1, 1)})[1].token_ids
+    kept.fork(1)
+    found["forked"] = turn(kept, {1: PROMPTS[1][0]}, {1: draws(1, 0)})[1].token_ids
     publication(found, sampler, model)
     distribution(found, sampler, model)
     sampler.close()
@@ -105,7 +111,7 @@ def publication(found: dict[str, Any], sampler: VllmSampler, model: Any) -> None
     optimizer.step()
     sampler.publish(updated, 1)
     before = sampler.reused_tokens
-    sampler.open(1).turn([PROMPTS[2][0]], [draws(2, 0)])  # cached under the old weights
+    turn(sampler.open(1), {0: PROMPTS[2][0]}, {0: draws(2, 0)})  # cached under the old weights
     found["reused of old weights"], found["version"] = sampler.reused_tokens - before, sampler.version
     played = play(sampler, [2])
     found["updated gap"], found["stale gap"] = gap(updated, played), gap(model, played)
@@ -122,8 +128,8 @@ def distribution(found: dict[str, Any], sampler: VllmSampler, model: Any) -> Non
     sampler.end_ids, sampler.temperature = frozenset(range(64)), 1.0
     sampler.publish(model, 3)
     n = 4000
-    rows = sampler.open(n).turn([[2, 9, 4]] * n, [draws(7, i, 1) for i in range(n)])
-    counts = np.bincount([g.token_ids[0] for g in rows], minlength=64) / n
+    rows = turn(sampler.open(n), {i: [2, 9, 4] for i in range(n)}, {i: draws(7, i, 1) for i in range(n)})
+    counts = np.bincount([g.token_ids[0] for g in rows.values()], minlength=64) / n
     with torch.no_grad():
         p = model(input_ids=torch.tensor([[2, 9, 4]])).logits[0, -1].softmax(0).numpy()
     found["z"] = float((np.abs(counts - p) / np.sqrt(p * (1 - p) / n)).max())
