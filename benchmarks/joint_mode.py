@@ -221,7 +221,7 @@ def of_mode(found: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--shares", type=float, nargs="+", default=[0, 0.3])
@@ -230,7 +230,26 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=Path("configs/bench_demo.yaml"))
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/joint_mode.json"))
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def of_share(modes: dict[int, list[dict[str, Any]]], plain: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """What the judges of one share answer, asked together and alone; ``plain``: share 0, asked alone."""
+    return {
+        "asked": {str(joint): of_mode(one) for joint, one in modes.items()},
+        "joint_minus_alone": {
+            str(joint): {k: percent(difference(modes[joint], modes[1], k)) for k in KINDS}
+            for joint in modes
+            if joint > 1
+        },
+        "alone_minus_alone_of_share_0": {k: percent(difference(modes[1], plain, k)) for k in KINDS}
+        if plain
+        else None,
+    }
+
+
+def main() -> None:
+    args = arguments()
     trained: dict[str, list[dict[str, Any]]] = {}
     found: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for seed in args.seeds:
@@ -247,19 +266,7 @@ def main() -> None:
         "train_tokens": TOKENS,
         "threads": int(os.environ.get("OMP_NUM_THREADS", 0)) or None,
         "shares": {
-            share: {
-                "training": trained[share],
-                "asked": {str(joint): of_mode(one) for joint, one in modes.items()},
-                "joint_minus_alone": {
-                    str(joint): {k: percent(difference(modes[joint], modes[1], k)) for k in KINDS}
-                    for joint in modes
-                    if joint > 1
-                },
-                "alone_minus_alone_of_share_0": {k: percent(difference(modes[1], plain, k)) for k in KINDS}
-                if plain
-                else None,
-            }
-            for share, modes in found.items()
+            share: {"training": trained[share], **of_share(modes, plain)} for share, modes in found.items()
         },
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)

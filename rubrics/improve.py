@@ -117,6 +117,27 @@ def _evidence(
     found: Sequence[Fault],
     changes: Sequence[ChangeProposal],
 ) -> Iterator[str]:
+    yield from _seen(rubric, rows, search, held)
+    if not found:
+        yield "No faults found."
+        return
+    before = pair_accuracy(rubric, held)
+    yield f"Pair accuracy on held-out tasks as it stands: {before}"
+    for fault, change in zip(found, changes, strict=True):
+        heading = f"## {change.id} {fault.criterion}: {fault.kind.replace('_', ' ')}"
+        yield from ("", heading, "", f"{fault.message}.", "")
+        yield f"- proposal: {change.advice}"
+        yield f"- {_effect(rubric, change, held, before)}"
+        if fault.examples:
+            yield f"- transcripts: {', '.join(fault.examples)}"
+    taken = [c for c in changes if c.edits and not c.needs_rescoring]
+    if len(taken) > 1:
+        after = pair_accuracy(with_edits(rubric, edits_of(taken)), held)
+        yield from ("", f"All changes that need no new verdicts, together: {after}")
+
+
+def _seen(rubric: Rubric, rows: Rows, search: Sequence[Row], held: Sequence[Row]) -> Iterator[str]:
+    """What the report rests on."""
     tasks = len({r.task for r in rows.main})
     yield f"# Evidence for {rubric.id} {rubric.version}"
     yield ""
@@ -131,27 +152,6 @@ def _evidence(
         listed = ", ".join(f"{name} ({n})" for name, n in sorted(few.items()))
         yield f"Too few units (below {MIN_UNITS}) to say anything: {listed}."
     yield ""
-    if not found:
-        yield "No faults found."
-        return
-    before = pair_accuracy(rubric, held)
-    yield f"Pair accuracy on held-out tasks as it stands: {before}"
-    for fault, change in zip(found, changes, strict=True):
-        yield from (
-            "",
-            f"## {change.id} {fault.criterion}: {fault.kind.replace('_', ' ')}",
-            "",
-            f"{fault.message}.",
-            "",
-        )
-        yield f"- proposal: {change.advice}"
-        yield f"- {_effect(rubric, change, held, before)}"
-        if fault.examples:
-            yield f"- transcripts: {', '.join(fault.examples)}"
-    taken = [c for c in changes if c.edits and not c.needs_rescoring]
-    if len(taken) > 1:
-        after = pair_accuracy(with_edits(rubric, edits_of(taken)), held)
-        yield from ("", f"All changes that need no new verdicts, together: {after}")
 
 
 def _effect(rubric: Rubric, change: ChangeProposal, held: Sequence[Row], before: Accuracy) -> str:
