@@ -20,6 +20,7 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
+from axiomrm.policy_opt.envs.service_desk.tasks import HELDOUT_KIND
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.reward_build import build_reward
 from axiomrm.policy_opt.rollout import collect, group_requests
@@ -89,7 +90,7 @@ class Training:
             raise _Enough
 
     def _measure(self, done: int) -> None:
-        """Success now and what was spent on it; a point of an earlier attempt is replaced."""
+        """Success now, on kinds that training has, and what was spent on it; replaces a point of an earlier attempt."""
         started = time.perf_counter()
         episodes = self._evaluate()
         seconds = time.perf_counter() - started
@@ -98,7 +99,7 @@ class Training:
         point = {
             "iteration": done,
             "rollouts": done * per_iteration,
-            "success": success(episodes),
+            "success": success(of_training_kinds(episodes)),
             "solved": solved_by_type(episodes),
             "turns": sum(r["rollout/turns"] * r["rollout/episodes"] for r in rows),
             "updates": sum(r["policy/updates"] for r in rows),
@@ -145,6 +146,11 @@ class Training:
             "run": run.model_dump(mode="json"),
             "commit": commit(),
         }
+
+
+def of_training_kinds(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those whose kind of task training has too; the others are counted in ``solved_by_type`` alone."""
+    return [episode for episode in episodes if episode.record.task_type != HELDOUT_KIND]
 
 
 def solved_by_type(episodes: Sequence[Episode]) -> dict[str, list[int]]:

@@ -5,14 +5,18 @@ import itertools
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from axiomrm.stages.policy import success
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 choice: Any = importlib.import_module("policy_headline.choice")
 curves: Any = importlib.import_module("policy_headline.curves")
+one_run: Any = importlib.import_module("policy_headline.one_run")
 runs: Any = importlib.import_module("policy_headline.runs")
 scales: Any = importlib.import_module("policy_headline.scale")
 stats: Any = importlib.import_module("policy_headline.stats")
@@ -229,3 +233,13 @@ def test_the_kind_that_training_does_not_have_is_told_apart() -> None:
     assert tables.kinds(rows) == ("0.75 (n=8)", "0.00 (n=2)")
     rows[0]["curve"][-1]["solved"] = rows[1]["curve"][-1]["solved"] = {}
     assert tables.kinds(rows) == ("not measured", "not measured")
+
+
+def test_success_leaves_out_the_kind_that_training_does_not_have() -> None:
+    def episode(kind: str, outcome: float) -> Any:
+        return SimpleNamespace(record=SimpleNamespace(task_type=kind, outcome=outcome))
+
+    told = [episode("cancel", 1.0), episode("return", 0.0), episode("status", 0.0)]
+    assert success(one_run.of_training_kinds(told)) == 0.5
+    assert success(one_run.of_training_kinds([episode("return", 1.0)])) is None
+    assert one_run.solved_by_type(told) == {"cancel": [1, 1], "return": [0, 1], "status": [0, 1]}
