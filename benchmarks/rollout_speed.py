@@ -14,7 +14,6 @@ The same tasks, environment, temperature (1) and limits on every side, all episo
 
 Sides take turns within a repeat, in another order each time; a repeat is another seed. Ratios are medians over
 repeats of the paired ratios of CPU seconds, episodes' environments included, with a 95 % bootstrap interval.
-Peaks are those of the process while a side plays, weights included.
 """
 
 import argparse
@@ -153,14 +152,12 @@ class Bench:
         return {side: played[side][1] for side in SIDES}
 
     def _measured(self, sampler: Sampler, seed: int) -> tuple[list[Episode], dict[str, Any]]:
-        forget_peak()
         started = time.process_time()
         episodes = self.play(sampler, seed)
         spent = time.process_time() - started
         records = [episode.record for episode in episodes]
         return episodes, {
             "cpu_s": spent,
-            "peak_mib": peak_mib(),
             "sampled_tokens": sum(r.n_action_tokens for r in records),
             "turns": sum(len(r.steps) for r in records),
             "episode_tokens": sum(len(s) for r in records for s in r.segments),
@@ -174,20 +171,6 @@ def sampled_ids(episode: Episode) -> list[list[int]]:
     return [record.segments[s.segment][s.start : s.end].tolist() for s in record.steps]
 
 
-def forget_peak() -> None:
-    """Let the kernel count the peak of this process anew, where it does."""
-    path = Path("/proc/self/clear_refs")
-    if path.exists():
-        path.write_text("5")
-
-
-def peak_mib() -> float | None:
-    """Most memory in use since ``forget_peak``; ``None`` where the kernel does not say."""
-    path = Path("/proc/self/status")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
-
-
 def summary(repeats: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Of each side over all repeats; ``time`` and ``success`` against ``packed``."""
     found: dict[str, dict[str, Any]] = {}
@@ -195,7 +178,6 @@ def summary(repeats: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any
         rows = [repeat[side] for repeat in repeats]
         seconds = [row["cpu_s"] for row in rows]
         tokens = sum(row["sampled_tokens"] for row in rows)
-        peaks = [row["peak_mib"] for row in rows if row["peak_mib"] is not None]
         packed = [repeat["packed"] for repeat in repeats]
         found[side] = {
             "time_over_packed": interval(seconds, [row["cpu_s"] for row in packed]),
@@ -204,7 +186,6 @@ def summary(repeats: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any
             "sampled_tokens_per_cpu_s": tokens / sum(seconds),
             "turns": sum(row["turns"] for row in rows) / sum(len(row["outcomes"]) for row in rows),
             "tokens_per_turn": tokens / sum(row["turns"] for row in rows),
-            "peak_mib": max(peaks, default=None),
             "success": success(rows),
             "success_minus_packed": success(rows, packed),
             "episodes_like_packed": sum(row["episodes_like_packed"] for row in rows),
