@@ -4,6 +4,7 @@ Exit codes: 0 clean, 1 findings of level error (or cases that come out wrong), 2
 several files cannot be read: the others are checked all the same.
 """
 
+import codecs
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from axiomrm import cli_rubric_convert, cli_rubric_test
+from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError, DataError, RubricError
 from axiomrm.rubrics import Finding, Personal, Rubric
 from axiomrm.rubrics.diff import diff as compare
@@ -72,17 +74,23 @@ def lint(
 
 
 def _mend(path: Path) -> None:
-    before = path.read_bytes().decode("utf-8-sig", "replace")
+    data = path.read_bytes()
+    mark = "\ufeff" if data.startswith(codecs.BOM_UTF8) else ""
+    try:
+        before = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return  # what is not UTF-8 cannot be written back as it was; the linter names the place
     after, mended = mend(before, str(path))
-    if mended:
-        temporary = path.with_name(path.name + ".tmp")
-        try:
-            temporary.write_text(after, encoding="utf-8", newline="")
-            temporary.replace(path)
-        except OSError as error:
-            raise RubricError(
-                f"{path}: cannot be mended in place, {temporary.name}: {error.strerror}"
-            ) from error
+    if not mended:
+        return
+    target = path.resolve()  # behind a link
+    try:
+        mode = target.stat().st_mode
+        with atomic_file(target) as handle:
+            handle.write(mark + after)
+        target.chmod(mode)
+    except OSError as error:
+        raise RubricError(f"{path}: cannot be mended in place: {error.strerror}") from error
     for finding in mended:
         typer.echo(f"mended {finding.file}:{finding.line}: {finding.message}", err=True)
 

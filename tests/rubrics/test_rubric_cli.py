@@ -1,6 +1,8 @@
 """``axiomrm rubric``: verbs, output forms, exit codes 0 (clean), 1 (findings), 2 (user error)."""
 
+import codecs
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -91,14 +93,40 @@ def test_show_lists_weights_gates_and_the_personal_share(capsys: pytest.CaptureF
     assert "ax.identity_first" in out and "at most 40 words" in out and "λ 0.2" in out and "+3.2" in out
 
 
+MISTYPED = BAD.replace("technicl", "technical").replace("derivation: given", "derivaton: given", 1)
+
+
 def test_fix_names_the_file_that_it_cannot_write(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad.write_text(
-        before := BAD.replace("technicl", "technical").replace("derivation: given", "derivaton: given", 1)
-    )
-    (bad.parent / f"{bad.name}.tmp").mkdir()
-    assert main(["rubric", "lint", "--fix", str(bad)]) == 2
+    bad.write_text(MISTYPED)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit[1]))
+    try:
+        code = main(["rubric", "lint", "--fix", str(bad)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert code == 2
     assert "E108 cannot be mended in place" in " ".join(capsys.readouterr().out.split())
-    assert bad.read_text() == before
+    assert bad.read_text() == MISTYPED
+
+
+def test_fix_leaves_bytes_that_are_not_utf_8_alone(bad: Path) -> None:
+    data = MISTYPED.encode() + b"# caf\xe9\n"
+    bad.write_bytes(data)
+    assert main(["rubric", "lint", "--fix", str(bad)]) != 0
+    assert bad.read_bytes() == data
+
+
+def test_fix_keeps_mode_mark_link_and_a_neighbour(bad: Path) -> None:
+    bad.write_bytes(codecs.BOM_UTF8 + MISTYPED.encode())
+    bad.chmod(0o600)
+    neighbour = bad.with_name(bad.name + ".tmp")
+    neighbour.write_text("precious")
+    link = bad.with_name("link.yaml")
+    link.symlink_to(bad)
+    main(["rubric", "lint", "--fix", str(link)])
+    assert link.is_symlink() and neighbour.read_text() == "precious"
+    assert bad.stat().st_mode & 0o777 == 0o600
+    assert bad.read_bytes().startswith(codecs.BOM_UTF8) and b"derivaton" not in bad.read_bytes()
 
 
 def test_fix_mends_in_place_and_says_what(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
