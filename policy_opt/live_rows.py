@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from axiomrm.errors import DataError
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -76,6 +78,9 @@ def sample(logits: Tensor, uniforms: Tensor, how: Sampling) -> tuple[Tensor, Ten
     """A token of each row of ``logits`` ``(N, vocabulary)``, and its log-prob at the temperature.
 
     The token is the first whose cumulative probability passes the row's uniform, or the most likely one.
+
+    Raises:
+        DataError: a row has no probabilities, because its logits are no finite numbers at the temperature.
     """
     logits = logits.float() / how.temperature
     logps = torch.log_softmax(logits, dim=-1)
@@ -86,7 +91,13 @@ def sample(logits: Tensor, uniforms: Tensor, how: Sampling) -> tuple[Tensor, Ten
         threshold = (uniforms * cumulative[:, -1])[:, None]
         found = torch.searchsorted(cumulative, threshold, right=True).squeeze(1)
         chosen = found.clamp(max=logits.shape[-1] - 1)
-    return chosen, logps.gather(1, chosen[:, None]).squeeze(1)
+    found_logps = logps.gather(1, chosen[:, None]).squeeze(1)
+    if bool(found_logps.isnan().any()):
+        raise DataError(
+            f"sampling at temperature {how.temperature:g}: the model's logits are no finite numbers; "
+            "its weights have diverged, or the temperature is too low"
+        )
+    return chosen, found_logps
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """One optimizer step over a minibatch: packed forwards, policy term plus KL, clipped gradient."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, LossParts, Minibatch
 from axiomrm.policy_opt.buffer import ess_of
@@ -185,7 +187,7 @@ def optimizer_step(
         replica: as in ``accumulate_gradient``.
 
     Raises:
-        DataError: the admission test failed; the weights are untouched.
+        DataError: the admission test failed, or the gradient is not finite; the weights are untouched.
     """
     optimizer.zero_grad(set_to_none=True)
     replica = replica or OwnReplica(model)
@@ -197,6 +199,11 @@ def optimizer_step(
     parameters = [p for p in model.parameters() if p.grad is not None]
     if parameters:
         stats.grad_norm = replica.clip(parameters, grad_clip)
+        if not math.isfinite(stats.grad_norm):
+            raise DataError(
+                f"policy update: the norm of the gradient is {stats.grad_norm}, so no step is made; the "
+                "learning rate may be too high, or a reward too large"
+            )
     if isinstance(algorithm, ActorCritic):
         nn.utils.clip_grad_norm_(algorithm.critic.parameters(), grad_clip)
     optimizer.step()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.errors import ConfigError, DataError, JudgeError
 from axiomrm.policy_opt.config import (
     BestOfKConfig,
     GRPOConfig,
@@ -191,3 +191,14 @@ def test_a_linear_schedule_falls_from_the_full_rate_to_its_last_share(toy: Any, 
     trainer.on_iteration = lambda *_: seen.append(trainer.optimizer.param_groups[0]["lr"])
     trainer.run()
     assert seen == pytest.approx([8e-4, 6e-4, 4e-4, 2e-4])
+
+
+def test_a_policy_that_diverges_stops_the_run(toy: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no finite numbers|norm of the gradient is (nan|inf)"):
+        toy.trainer(tmp_path, config(learning_rate=1e30, iterations=4)).run()
+
+
+def test_a_temperature_at_which_nothing_has_a_probability_is_named(toy: Any, tmp_path: Path) -> None:
+    rollout = RolloutConfig(temperature=1e-300, max_turns=2, max_turn_tokens=2)
+    with pytest.raises(DataError, match="sampling at temperature 1e-300: the model's logits"):
+        toy.trainer(tmp_path, config(iterations=1, rollout=rollout)).run()
