@@ -274,10 +274,9 @@ def test_429_halves_the_requests_in_flight(http: Any, server: Any) -> None:
 def test_the_request_rate_is_kept(http: Any, server: Any) -> None:
     server.answers = [http.verdict("Y", Y=0.9, N=0.1)]
     judge = engine(server, rpm=300, deadline=1.0)  # 5 a second; waiting for one's own limit is no timeout
+    started = time.monotonic()  # not the first arrival, which is late on a busy machine
     assert kinds(judge.generate([prompt(f"Is it number {i}?") for i in range(14)], GREEDY)) == ["ok"] * 14
-    assert (
-        server.times[-1] - server.times[0] > 0.8 * 9 / 5
-    )  # the first is late on a busy machine; one second's worth goes out at once
+    assert server.times[-1] - started > 0.9 * 9 / 5  # one second's worth goes out at once
 
 
 def test_a_broken_endpoint_is_replaced_by_the_other(http: Any, server: Any) -> None:
