@@ -78,6 +78,9 @@ def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> 
         r.label: f"{r.success.percent()} gain {r.over_cold_start.percent()}" for r in table.rows
     }
     found["was RL worth it"] = f"{table.answer}: {table.reason}"
+    found["dev curves of the chosen arms, a run each"] = {
+        name: [curve_of(m, name) for m in runs] for name in arms(config)
+    }
     for name, arm in arms(config).items():
         for target in TARGETS:
             reached = rollouts_to([curve_of(m, name) for m in runs], target)

@@ -40,11 +40,11 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.eval.bootstrap import bootstrap
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
-from axiomrm.policy_opt.live_rows import evaluating
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, Sampler, TransformersSampler
+from axiomrm.rm.engines.judging import evaluating
 from axiomrm.stages.world import load_model
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,7 +101,7 @@ class GenerateRows:
         for place, history in enumerate(histories):
             ids[place, width - len(history) :] = torch.tensor(history)
             mask[place, width - len(history) :] = 1
-        with evaluating(how.model):
+        with torch.no_grad(), evaluating(how.model):
             out = how.model.generate(
                 input_ids=ids, attention_mask=mask, max_new_tokens=room, do_sample=True, top_k=0, top_p=1.0,
                 temperature=how.temperature, eos_token_id=sorted(how.end_ids), pad_token_id=how.pad_id,

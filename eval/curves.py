@@ -43,7 +43,7 @@ class RolloutsTo(Value):
     """The median lies among runs that never reached the target: it is *more than* ``median``."""
     low: float | None = None
     high: float | None = None
-    """Bootstrap interval over runs (three or more); an infinite end is ``None`` with ``high_unbounded``."""
+    """Bootstrap interval over runs (three or more); ``None``: an infinite end, the upper one flagged."""
     high_unbounded: bool = False
     runs: int = 0
     censored: int = 0
@@ -108,17 +108,17 @@ def rollouts_to(
     )
     if len(found) < 3:
         return summary
-    return summary.model_copy(update=_interval(times, budget, draws, confidence, seed))
+    return summary.model_copy(update=_interval(times, draws, confidence, seed))
 
 
-def _interval(times: NDArray[Any], budget: int, draws: int, confidence: float, seed: int) -> dict[str, Any]:
+def _interval(times: NDArray[Any], draws: int, confidence: float, seed: int) -> dict[str, Any]:
     """Fields of `RolloutsTo`: quantiles that are times of draws, so that infinity does not average."""
     rng = np.random.default_rng(seed)
     sampled = np.array([_median(times[rng.integers(times.size, size=times.size)]) for _ in range(draws)])
     tail = (1 - confidence) / 2
     low, high = np.quantile(sampled, [tail, 1 - tail], method="inverted_cdf")
     return {
-        "low": float(budget) if math.isinf(low) else float(low),
+        "low": None if math.isinf(low) else float(low),
         "high": None if math.isinf(high) else float(high),
         "high_unbounded": bool(math.isinf(high)),
     }

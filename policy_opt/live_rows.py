@@ -1,9 +1,8 @@
 """What rollouts ask of a sampler: episodes in flight, each a row that grows at its end."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -98,17 +97,3 @@ def sample(logits: Tensor, uniforms: Tensor, how: Sampling) -> tuple[Tensor, Ten
             "its weights have diverged, or the temperature is too low"
         )
     return chosen, found_logps
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Within it the model has no dropout and takes no gradients."""
-    training = [module for module in model.modules() if module.training]
-    try:
-        if training:
-            model.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True

@@ -1,19 +1,17 @@
 """Reads the new tokens of many live rows in one pass, side by side and without padding."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from axiomrm.policy_opt.live_rows import evaluating
 from axiomrm.policy_opt.logprobs import trunk_and_head
 from axiomrm.policy_opt.row_slots import Pass, RowSlots
 from axiomrm.rm.engines.branching import attending, configs_of
-from axiomrm.rm.engines.linears import onednn_serves, product
+from axiomrm.rm.engines.judging import evaluating
+from axiomrm.rm.engines.linears import by_onednn, plain_linears
 from axiomrm.rm.engines.model_facts import plain_attention
 
 log = logging.getLogger(__name__)
@@ -36,7 +34,8 @@ class PackedReader:
         self._slots = RowSlots(slots)
         self._trunk, self._head = trunk_and_head(model)
         self._like = next(model.parameters())
-        self._configs, self._linears = configs_of(model), _large_linears(model)
+        self._configs = configs_of(model)
+        self._linears = [m for m in plain_linears(model) if m.weight.numel() >= LARGE]
 
     def forget(self, slot: int) -> None:
         """Empty a slot."""
@@ -57,7 +56,7 @@ class PackedReader:
         """
         plan = Pass(self._slots, [len(own) for own in tokens], self._like)
         ids = torch.tensor(plan.order(tokens), device=self._like.device)
-        with attending(self._configs, plan), _by_onednn(self._linears):
+        with attending(self._configs, plan), by_onednn(self._linears):
             out = self._trunk(
                 input_ids=ids[None], position_ids=plan.columns[None], attention_mask=None, use_cache=False
             )
@@ -66,7 +65,7 @@ class PackedReader:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(N, vocabulary)`` of states ``(N, width)``."""
-        with _by_onednn(self._linears):
+        with by_onednn(self._linears):
             return self._head(hidden)  # type: ignore[no-any-return]  # transformers is untyped
 
 
@@ -76,7 +75,7 @@ def reads_packed(model: Any) -> bool:
         return False
     trunk, head = trunk_and_head(model)
     rows = [[i % head.weight.shape[0] for i in ids] for ids in TRIAL]
-    with evaluating(model):
+    with torch.no_grad(), evaluating(model):
         try:
             reader = PackedReader(model, len(rows))
             reader.read([row[:cut] for cut, row in zip((3, 1, 2), rows, strict=True)])
@@ -89,21 +88,3 @@ def reads_packed(model: Any) -> bool:
         alone = torch.cat([trunk(input_ids=ids, use_cache=False).last_hidden_state[:, -1] for ids in prompts])
     gap = float(((alone - packed).abs().amax(-1) / (alone.std(-1) + 1e-6)).max())
     return gap < TRIAL_TOLERANCE * (1 if packed.dtype == torch.float32 else 10)
-
-
-def _large_linears(model: Any) -> list[Any]:
-    # A subclass may multiply otherwise (quantised, adapted), so the type is exact.
-    return [m for m in model.modules() if type(m) is torch.nn.Linear and m.weight.numel() >= LARGE]
-
-
-@contextmanager
-def _by_onednn(linears: Sequence[Any]) -> Iterator[None]:
-    """Within it these layers multiply by oneDNN where it serves; one with a forward of its own keeps it."""
-    free = [m for m in linears if "forward" not in m.__dict__ and onednn_serves(m.weight)]
-    try:
-        for module in free:
-            module.__dict__["forward"] = partial(product, weight=module.weight, bias=module.bias)
-        yield
-    finally:
-        for module in free:
-            module.__dict__.pop("forward", None)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from axiomrm.policy_opt.live_rows import Generation as Generation
-from axiomrm.policy_opt.live_rows import LiveRows, Sampling, Turn, evaluating, sample
+from axiomrm.policy_opt.live_rows import LiveRows, Sampling, Turn, sample
 from axiomrm.policy_opt.packed_reader import PackedReader, reads_packed
 from axiomrm.policy_opt.padded_reader import PaddedReader
+from axiomrm.rm.engines.judging import evaluating
 
 PASS_TOKENS = 4096
 """Ids that a pass takes at most beyond one of each row; longer prompts take several passes."""
@@ -74,7 +75,7 @@ class TransformersRows:
     def step(self) -> list[tuple[int, Generation]]:
         """See ``LiveRows.step``."""
         ended: list[tuple[int, Generation]] = []
-        with evaluating(self._model):
+        with torch.no_grad(), evaluating(self._model):
             while self._turns and (self._reader.together or not ended):
                 ended += self._pass()
         return ended

@@ -21,12 +21,18 @@ def judging(model: Any) -> Iterator[None]:
     """
     with _MAKING:
         lock = _LOCKS.setdefault(model, threading.RLock())
-    with lock, torch.autocast(torch.device(model.device).type, enabled=False):
-        training = [module for module in model.modules() if module.training]
-        try:
-            if training:
-                model.eval()
-            yield
-        finally:
-            for module in training:
-                module.training = True
+    with lock, torch.autocast(torch.device(model.device).type, enabled=False), evaluating(model):
+        yield
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Within it the model has no dropout; what was in training is so afterwards."""
+    training = [module for module in model.modules() if module.training]
+    try:
+        if training:
+            model.eval()
+        yield
+    finally:
+        for module in training:
+            module.training = True

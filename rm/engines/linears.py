@@ -6,7 +6,7 @@ take 32 ms instead of 59, with 32 rows 57 instead of 111 (AMD Zen 5, one thread)
 """
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -27,8 +27,7 @@ class PackedLinears:
 
     def __init__(self, model: Any, most_bytes: int) -> None:
         """Nothing is copied yet, and nothing ever where the copies would take more than ``most_bytes``."""
-        # A subclass may multiply otherwise (quantised, adapted), so the type is exact.
-        self._modules = [m for m in model.modules() if type(m) is torch.nn.Linear and onednn_serves(m.weight)]
+        self._modules = [module for module in plain_linears(model) if onednn_serves(module.weight)]
         size = sum(m.weight.numel() * m.weight.itemsize for m in self._modules)
         if size > most_bytes:
             self._modules = []
@@ -37,20 +36,9 @@ class PackedLinears:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Within it the layers multiply with their packed copies."""
-        # A layer with a forward of its own (hooks of other libraries) keeps it; one may have moved elsewhere.
-        free = [
-            (number, module)
-            for number, module in enumerate(self._modules)
-            if "forward" not in module.__dict__ and onednn_serves(module.weight)
-        ]
-        products = [(module, self._current(number, module)) for number, module in free]
-        try:
-            for module, product in products:
-                module.__dict__["forward"] = product
+        free = [(number, module) for number, module in enumerate(self._modules) if _is_free(module)]
+        with multiplying([(module, self._current(number, module)) for number, module in free]):
             yield
-        finally:
-            for module, _ in products:
-                module.__dict__.pop("forward", None)
 
     def forget(self) -> None:
         """Drop the copies. A change through ``weight.data``, as by merged adapters, leaves no other trace."""
@@ -65,6 +53,36 @@ class PackedLinears:
             held = (state, partial(product, weight=packed, bias=module.bias))
             self._packed[number] = held
         return held[1]
+
+
+def plain_linears(model: Any) -> list[Any]:
+    """A model's linear layers, none of a subclass: that may multiply otherwise (quantised, adapted)."""
+    return [module for module in model.modules() if type(module) is torch.nn.Linear]
+
+
+@contextmanager
+def by_onednn(linears: Sequence[Any]) -> Iterator[None]:
+    """Within it these layers multiply by oneDNN with their own weights, where it serves."""
+    free = [module for module in linears if _is_free(module)]
+    with multiplying([(m, partial(product, weight=m.weight, bias=m.bias)) for m in free]):
+        yield
+
+
+@contextmanager
+def multiplying(products: Sequence[tuple[Any, Product]]) -> Iterator[None]:
+    """Within it each layer multiplies as its product does."""
+    try:
+        for module, own in products:
+            module.__dict__["forward"] = own
+        yield
+    finally:
+        for module, _ in products:
+            module.__dict__.pop("forward", None)
+
+
+def _is_free(module: Any) -> bool:
+    # A layer with a forward of its own (hooks of other libraries) keeps it; one may have moved elsewhere.
+    return "forward" not in module.__dict__ and onednn_serves(module.weight)
 
 
 def onednn_serves(tensor: Tensor) -> bool:
