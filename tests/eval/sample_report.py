@@ -241,9 +241,3 @@ def filled() -> ReportData:
 
 if __name__ == "__main__":
     print(write_report(filled(), Path(sys.argv[1])))
-
-
-def test_an_interval_of_runs_that_never_cross_has_no_lower_end() -> None:
-    found = rollouts_to([[Point(0, 0.1), Point(64, 0.2)]] * 3)
-    assert found.low is None and found.high is None and found.high_unbounded
-    assert found.text() == "> 64 (3 of 3 never)"

@@ -163,3 +163,9 @@ def test_what_was_not_run_is_not_measured() -> None:
     assert only.answer == "yes" and "the cold start" in only.reason
     with pytest.raises(ValueError, match="'rl'"):
         worth_table([arm("rl", 0.1), arm("rl", 0.2)])
+
+
+def test_an_interval_of_runs_that_never_cross_has_no_lower_end() -> None:
+    found = rollouts_to([[Point(0, 0.1), Point(64, 0.2)]] * 3)
+    assert found.low is None and found.high is None and found.high_unbounded
+    assert found.text() == "> 64 (3 of 3 never)"
