@@ -40,7 +40,7 @@ check: setup  ## Static checks only: format, lint, types
 	$(VENV)/bin/mypy
 
 bench-demo: setup  ## The demo's numbers over three seeds, with intervals
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) benchmarks/demo.py
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(PY) benchmarks/demo.py --jobs 2
 
 bench-judge: smollm2 $(VLLM)  ## Verdicts a second on SmolLM2, one thread: ours against one prompt a criterion (half an hour)
 	OMP_NUM_THREADS=1 $(PY) benchmarks/judge_throughput.py
