@@ -1,11 +1,14 @@
 """``lint --fix``: mends what is mechanical (quoting, a mistyped key with one near match), never wording."""
 
 from axiomrm.rubrics.findings import Finding
-from axiomrm.rubrics.read import read_text
+from axiomrm.rubrics.read import Document, read_text
 
 
 def fix(text: str, file: str) -> tuple[str, tuple[Finding, ...]]:
-    """Apply every mechanical remedy that lowers the number of E100 findings.
+    """Apply every mechanical remedy that makes the file better, until none is left.
+
+    Better: fewer E100 findings, or a section that has its right name and shows the faults inside it, which
+    are mended next.
 
     Args:
         text: of one rubric.
@@ -15,35 +18,47 @@ def fix(text: str, file: str) -> tuple[str, tuple[Finding, ...]]:
         The new text, and the findings that were mended.
     """
     mended: list[Finding] = []
-    findings = _faults(text, file)
+    document = read_text(text, file)
     while True:
-        better = _one_step(text, file, findings)
+        better = _one_step(text, document)
         if better is None:
             return text, tuple(mended)
-        text, findings, finding = better
+        text, document, finding = better
         mended.append(finding)
 
 
-def _one_step(
-    text: str, file: str, findings: tuple[Finding, ...]
-) -> tuple[str, tuple[Finding, ...], Finding] | None:
-    for finding in findings:
+def _one_step(text: str, document: Document) -> tuple[str, Document, Finding] | None:
+    for finding in document.findings:
         if finding.fix is not None:
             new = replaced(text, finding, finding.fix)
-            left = _faults(new, file)
-            if len(left) < len(findings):
-                return new, left, finding
+            after = read_text(new, document.file)
+            if _better(document, after, finding):
+                return new, after, finding
     return None
 
 
-def _faults(text: str, file: str) -> tuple[Finding, ...]:
-    return read_text(text, file).findings
+def _better(before: Document, after: Document, mended: Finding) -> bool:
+    if after.root is None:
+        return False  # not YAML any more
+    return len(after.findings) < len(before.findings) or _section_found(before, after, mended)
+
+
+def _section_found(before: Document, after: Document, mended: Finding) -> bool:
+    """Whether a mistyped section has its name now and is a list or a mapping as that name wants."""
+    section = before.node(mended.path) if mended.path else None
+    if section is None or not isinstance(section.value, dict | list):
+        return False
+    path = (*mended.path[:-1], str(mended.fix))
+    at = [finding.message for finding in after.findings if finding.path == path]
+    return all(message.endswith(" is missing") for message in at)  # of a key that may be mended next
 
 
 def replaced(text: str, finding: Finding, new: str) -> str:
-    """``text`` with the underlined place of ``finding`` replaced."""
+    """``text`` with the underlined place of ``finding`` replaced; a quoted key stays quoted."""
     rows = text.splitlines(keepends=True)
     row = rows[finding.line - 1]
     start = finding.col - 1
+    if row[start] in "\"'" and new[0] != row[start]:
+        start += 1
     rows[finding.line - 1] = row[:start] + new + row[start + finding.length :]
     return "".join(rows)

@@ -167,7 +167,8 @@ def _shape(document: Document, entry: Any) -> Finding:
         hint = f"did you mean {close[0]!r}?" if close else ""
         message = f"unknown field {field!r}" + (f"; {hint}" if hint else "")
         finding = document.finding("E100", message, path, key=True)
-        return replace(finding, fix=close[0]) if close else finding
+        free = close and document.node((*_real(document, path[:-1]), close[0])) is None
+        return replace(finding, fix=close[0]) if free else finding
     if entry["type"] == "missing":
         return document.finding("E100", f"field {field!r} is missing", path[:-1])
     node = document.node(_real(document, path))

@@ -74,7 +74,10 @@ def lint(
 
 
 def _mend(path: Path) -> None:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RubricError(f"{path}: {error.strerror or error}") from error
     mark = "\ufeff" if data.startswith(codecs.BOM_UTF8) else ""
     try:
         before = data.decode("utf-8-sig")

@@ -63,6 +63,19 @@ def test_lint_mends_the_others(folder: Path, capsys: Out) -> None:
     assert path.read_text() == right
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that is there and unreadable")
+@pytest.mark.parametrize("options", [[], ["--fix"]])
+def test_lint_names_a_file_that_is_there_and_cannot_be_read(
+    folder: Path, options: list[str], capsys: Out
+) -> None:
+    (folder / "locked.yaml").symlink_to("/proc/self/mem")
+    code, printed, _ = lint(capsys, "locked.yaml", "second.yaml", *options, "--format", "json")
+    rows = json.loads(printed)
+    (locked,) = [row for row in rows if row["file"] == "locked.yaml"]
+    assert code == 2 and locked["code"] == "E108" and len(locked["message"].split()) > 1
+    assert "second.yaml" in {row["file"] for row in rows}
+
+
 @pytest.mark.usefixtures("folder")
 def test_lint_with_an_older_version_that_is_missing_says_so_at_once(capsys: Out) -> None:
     code, printed, said = lint(capsys, "first.yaml", "--base", "old.yaml", "--format", "json")

@@ -233,6 +233,41 @@ def test_fix_leaves_wording_and_clean_files_alone() -> None:
     assert fix(vague, "demo.yaml") == (vague, ())
 
 
+def test_fix_mends_a_section_and_then_the_keys_that_its_name_hid() -> None:
+    wrong = GOOD.replace("theorems:", "theorms:").replace("derivation:", "derivaton:")
+    wrong = wrong.replace("statement: Names", "statment: Names").replace("axioms:", "axoms:")
+    text, mended = fix(wrong.replace("type: premise", "typ: premise"), "demo.yaml")
+    assert text == GOOD
+    assert sorted(f.message.split("'")[1] for f in mended) == [
+        "axoms",
+        "derivaton",
+        "statment",
+        "theorms",
+        "typ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("theorems:", "axoms: []\ntheorems:"),  # there is a section of that name
+        ("    weight: 2\n", "    weight: 2\n    wieght: 3\n"),
+        ("    weight: 2\n", "    wieght: much\n"),  # nor does a word become a weight
+        ("theorems:", "turn_feature: [1]\ntheorems:"),
+    ],
+)
+def test_fix_does_not_guess(old: str, new: str) -> None:
+    wrong = GOOD.replace(old, new)
+    assert fix(wrong, "demo.yaml") == (wrong, ())
+
+
+def test_fix_keeps_the_quotes_of_a_key() -> None:
+    text = '{"schema": "atr/1", "rubrc": {"id": "demo", "versoin": "1.0.0"}}'
+    fixed, mended = fix(text, "demo.json")
+    assert fixed == text.replace("rubrc", "rubric").replace("versoin", "version")
+    assert len(mended) == 2
+
+
 def test_json_is_read_too_even_with_tabs() -> None:
     text = '{\n\t"schema": "atr/1",\n\t"rubric": {"id": "demo", "version": "1.0.0"}\n}'
     assert Rubric.loads(text, "demo.json").id == "demo"
