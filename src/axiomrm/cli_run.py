@@ -16,7 +16,7 @@ from axiomrm.config import RunConfig, load_config
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.presets import PRESETS
 from axiomrm.progress import reporter_for_terminal
-from axiomrm.runner import RunResult, Stage, read_run, run_one, run_pipeline
+from axiomrm.runner import Interrupted, RunResult, Stage, read_run, run_one, run_pipeline
 
 PIPELINE = (
     "synthesize",
@@ -172,9 +172,19 @@ def _run(
                 reporter=reporter_for_terminal(),
             )
     except KeyboardInterrupt as stop:
-        number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
-        typer.echo(f"stopped; the same command goes on from {runs_dir / config.name}", err=True)
-        raise typer.Exit(128 + number) from None
+        raise _stopped(stop, runs_dir / config.name, fresh) from None
+
+
+def _stopped(stop: KeyboardInterrupt, run_dir: Path, fresh: bool) -> typer.Exit:
+    """Say how the run is taken up again, and the exit code of what stopped it."""
+    if not isinstance(stop, Interrupted):
+        typer.echo("stopped before the run began; the same command begins it", err=True)
+    elif fresh:
+        typer.echo(f"stopped; the same command without --fresh goes on from {run_dir}", err=True)
+    else:
+        typer.echo(f"stopped; the same command goes on from {run_dir}", err=True)
+    cause = stop.__cause__ if isinstance(stop, Interrupted) else stop
+    return typer.Exit(128 + (cause.number if isinstance(cause, Stopped) else signal.SIGINT))
 
 
 @contextmanager

@@ -29,9 +29,13 @@ from axiomrm.runlock import GUARD, LOCK, run_lock
 from axiomrm.stage_context import Stage, StageContext
 from axiomrm.stage_files import StageRecord, clean_partial, output_hashes, read_record, upstream_hash
 
-__all__ = ["RunResult", "Stage", "StageContext", "read_run", "run_one", "run_pipeline"]
+__all__ = ["Interrupted", "RunResult", "Stage", "StageContext", "read_run", "run_one", "run_pipeline"]
 
 BEFORE_MANIFEST = {LOCK, GUARD, "config.yaml"}
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped after its folder was its own: started again, it goes on. The cause is what stopped it."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +76,20 @@ def run_pipeline(
     Raises:
         ConfigError: the folder belongs to another configuration, is in use, or is no run folder; or a stage
             that is still to come refuses the configuration.
+        Interrupted: Ctrl-C or a signal, once the run can go on from its folder.
     """
     reporter = reporter or Silent()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
-    for stage in wanted:
-        if stage.check is not None and (fresh or not (run_dir / stage.name / "done.json").exists()):
-            stage.check(config)
+    _check_config(wanted, config, run_dir, fresh=fresh)
     manifest = build_manifest(config)  # before anything is made or deleted: it refuses an absent base
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(
-            f"--runs-dir {runs_root}: {run_dir} cannot be a folder, a file is in the way"
-        ) from error
+    _make_folder(run_dir, runs_root)
     with run_lock(run_dir):
         _prepare(run_dir, config, manifest, fresh=fresh, accept_code_change=accept_code_change)
         try:
             return RunResult(run_dir, _run_stages(wanted, config, run_dir, reporter))
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
         finally:
             reporter.close()
 
@@ -128,6 +128,22 @@ def _up_to(stages: Sequence[Stage], until: str | None) -> list[Stage]:
     if until not in names:
         raise ConfigError(f"there is no stage {until!r}; stages: {', '.join(names)}")
     return list(stages[: names.index(until) + 1])
+
+
+def _check_config(stages: Sequence[Stage], config: RunConfig, run_dir: Path, *, fresh: bool) -> None:
+    """Let every stage that is still to come refuse the configuration."""
+    for stage in stages:
+        if stage.check is not None and (fresh or not (run_dir / stage.name / "done.json").exists()):
+            stage.check(config)
+
+
+def _make_folder(run_dir: Path, runs_root: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ConfigError(
+            f"--runs-dir {runs_root}: {run_dir} cannot be a folder, a file is in the way"
+        ) from error
 
 
 def _prepare(

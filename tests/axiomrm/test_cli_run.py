@@ -149,6 +149,35 @@ def test_a_stopped_run_says_so_and_goes_on(number: signal.Signals, code: int, tm
     assert "step 1\n" not in again.stdout and "step 3\n" in again.stdout
 
 
+def stop_by_signal(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1)
+
+
+@pytest.mark.parametrize("where", ["stages", "check"])
+def test_a_run_that_is_stopped_before_it_has_a_folder_does_not_say_that_it_goes_on(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(names: object = ()) -> list[Stage]:
+        if where == "stages":
+            stop_by_signal()
+        return [Stage("synthesize", lambda context: {}, stop_by_signal)]
+
+    monkeypatch.setattr(cli_run, "load_stages", load)
+    assert main(["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path / "runs")]) == 143
+    said = capsys.readouterr().err
+    assert "stopped before the run began; the same command begins it" in said and "goes on" not in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_stopped_fresh_run_goes_on_without_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_run, "load_stages", lambda names=(): [Stage("synthesize", stop_by_signal)])
+    assert main(["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path), "--fresh"]) == 143
+    assert f"the same command without --fresh goes on from {tmp_path / 'a'}" in capsys.readouterr().err
+
+
 def test_a_launcher_of_several_processes_is_told_what_to_do_instead(
     tmp_path: Path, stages: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
