@@ -149,9 +149,10 @@ def test_a_stopped_run_says_so_and_goes_on(number: signal.Signals, code: int, tm
     assert "step 1\n" not in again.stdout and "step 3\n" in again.stdout
 
 
-def stop_by_signal(*_: object) -> None:
+def stop_by_signal(*_: object) -> dict[str, Any]:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(1)
+    return {}
 
 
 @pytest.mark.parametrize("where", ["stages", "check"])
