@@ -35,7 +35,7 @@ BEFORE_MANIFEST = {LOCK, GUARD, "config.yaml"}
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped after its folder was its own: started again, it goes on. Its cause says what did it."""
+    """A run was stopped, by what is its cause, after it had begun: started again, it goes on."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -149,10 +149,9 @@ def test_a_stopped_run_says_so_and_goes_on(number: signal.Signals, code: int, tm
     assert "step 1\n" not in again.stdout and "step 3\n" in again.stdout
 
 
-def stop_by_signal(*_: object) -> dict[str, Any]:
+def stop_by_signal() -> NoReturn:
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(1)
-    return {}
+    raise AssertionError("the signal came to nothing")
 
 
 @pytest.mark.parametrize("where", ["stages", "check"])
@@ -162,7 +161,7 @@ def test_a_run_that_is_stopped_before_it_has_a_folder_does_not_say_that_it_goes_
     def load(names: object = ()) -> list[Stage]:
         if where == "stages":
             stop_by_signal()
-        return [Stage("synthesize", lambda context: {}, stop_by_signal)]
+        return [Stage("synthesize", lambda context: {}, lambda config: stop_by_signal())]
 
     monkeypatch.setattr(cli_run, "load_stages", load)
     assert main(["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path / "runs")]) == 143
@@ -174,7 +173,9 @@ def test_a_run_that_is_stopped_before_it_has_a_folder_does_not_say_that_it_goes_
 def test_a_stopped_fresh_run_goes_on_without_fresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli_run, "load_stages", lambda names=(): [Stage("synthesize", stop_by_signal)])
+    monkeypatch.setattr(
+        cli_run, "load_stages", lambda names=(): [Stage("synthesize", lambda context: stop_by_signal())]
+    )
     assert main(["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path), "--fresh"]) == 143
     assert f"the same command without --fresh goes on from {tmp_path / 'a'}" in capsys.readouterr().err
 
