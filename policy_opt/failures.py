@@ -8,21 +8,31 @@ from axiomrm.policy_opt.reward import Episode
 
 MIN_VERDICTS = 40
 """Turns asked about, below which a share of failures says nothing."""
+SHOWN = 5
+"""Different faults in a message."""
 
 
 def check_rollouts(episodes: Sequence[Episode], iteration: int, accepted: float) -> None:
-    """Environments that raised.
+    """Environments that raised or answered wrongly.
 
     Raises:
-        JudgeError: more than the share ``accepted``, with a breakdown.
+        JudgeError: more than the share ``accepted``, or all of them; with a breakdown and the first task of
+            each fault.
     """
     broken = [e for e in episodes if e.record.ending == "env_error"]
-    if len(broken) > accepted * len(episodes):
-        details = Counter(str(e.trajectory.metadata["turns"][-1].get("detail")) for e in broken)
-        raise JudgeError(
-            f"iteration {iteration}: {len(broken)} of {len(episodes)} rollouts failed: "
-            f"{dict(details)!r}; accepted: {accepted:.0%}"
-        )
+    if not broken or len(broken) <= min(accepted * len(episodes), len(episodes) - 1):
+        return
+    tasks: dict[str, list[str]] = {}
+    for episode in broken:
+        told = str(episode.trajectory.metadata["turns"][-1].get("detail"))
+        tasks.setdefault(told, []).append(episode.record.task_id)
+    most = sorted(tasks.items(), key=lambda item: -len(item[1]))
+    shown = "; ".join(f"{told} ({len(on)} times, first on task {on[0]!r})" for told, on in most[:SHOWN])
+    more = f"; and {len(most) - SHOWN} other faults" if len(most) > SHOWN else ""
+    raise JudgeError(
+        f"iteration {iteration}: {len(broken)} of {len(episodes)} rollouts failed: {shown}{more}; accepted: "
+        f"{accepted:.0%}, and never all of them"
+    )
 
 
 def check_verdicts(asked: Sequence[Episode], iteration: int, accepted: float) -> None:

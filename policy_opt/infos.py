@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from pydantic import TypeAdapter
+
 from axiomrm.data.synthesis.rollouts import plain_labels
 
 INFO_KEYS = (
@@ -18,12 +21,32 @@ INFO_KEYS = (
 )
 """What of an environment's info is kept in ``trajectory.metadata["turns"]``: plain values only."""
 EXPECTED = "expected_tools"
+JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an environment's info that belongs into a file."""
     kept = {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
-    return kept | {"labels": plain_labels(kept["labels"])} if "labels" in kept else kept
+    if "labels" in kept:
+        kept["labels"] = plain_labels(kept["labels"])
+    return {key: plain_value(value) for key, value in kept.items()}
+
+
+def plain_value(value: Any) -> Any:
+    """``value`` as JSON can hold it: NumPy as Python, a sequence as a list, anything else as its ``repr``."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain_value(item) for item in value]
+    try:
+        JSON.dump_json(value)
+    except ValueError:  # as pydantic says it
+        return repr(value)
+    return value
 
 
 def outcome_metrics(reset: Mapping[str, Any], infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

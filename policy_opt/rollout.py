@@ -7,19 +7,26 @@ version, task, rollout, turn), so who else is in the batch does not matter.
 A turn cut by its token limit ends the episode as ``token_limit`` without an environment step: the outcome
 is missing unless the environment can verify its state as it is (an optional method ``outcome() -> float |
 None``).
+
+An environment that raises or answers wrongly, in whichever method, ends its own episode as ``env_error``:
+nothing is known of its outcome, and the others go on.
 """
 
 import hashlib
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from axiomrm.data.environment import Action, Observation, TurnEnv
 from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
+from axiomrm.policy_opt import env_calls
+from axiomrm.policy_opt.arguments import check_tasks
 from axiomrm.policy_opt.chat_format import ChatFormat
+from axiomrm.policy_opt.env_calls import EnvFactory, EnvFault
 from axiomrm.policy_opt.infos import outcome_metrics, plain_info
 from axiomrm.policy_opt.records import NAN, Ending, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.reward import Episode
@@ -27,16 +34,7 @@ from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, Sampler
 from axiomrm.policy_opt.seeds import derived_seed, generator
 
-EnvFactory = Callable[[], TurnEnv]
-
-
-@runtime_checkable
-class Verifiable(Protocol):
-    """An environment whose verifier can read the state at any time."""
-
-    def outcome(self) -> float | None:
-        """The outcome of the state as it is; ``None`` = the verifier gave no result."""
-        ...
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,9 @@ class RolloutRequest:
 @dataclass
 class _Live:
     request: RolloutRequest
-    env: TurnEnv
     record: TrajectoryRecord
+    env: TurnEnv | None = None
+    """``None``: it could not be made."""
     ids: list[int] = field(default_factory=list)
     new_ids: list[int] = field(default_factory=list)
     forked: bool = False
@@ -67,7 +66,12 @@ class _Live:
 
 
 def group_requests(tasks: Sequence[Task], group_size: int, prefix: str) -> list[RolloutRequest]:
-    """``group_size`` rollouts of each task instance; the same task drawn twice makes two groups."""
+    """``group_size`` rollouts of each task instance; the same task drawn twice makes two groups.
+
+    Raises:
+        ConfigError: something else than a task is among them.
+    """
+    check_tasks(tasks)
     return [
         RolloutRequest(task, f"{prefix}/{index}/{task.id}", rollout)
         for index, task in enumerate(tasks)
@@ -85,25 +89,19 @@ def collect(
     seed: int,
     policy_version: int = 0,
 ) -> list[Episode]:
-    """Run every request to its end; results in the order asked. An episode whose environment raised is kept
-    with ending ``env_error`` (not admitted to training)."""
+    """Run every request to its end; results in the order asked. An episode whose environment raised or
+    answered wrongly is kept with ending ``env_error`` (not admitted to training)."""
     episodes: list[Episode] = []
     for first in range(0, len(requests), limits.max_live):
-        wave = [
-            _open(r, env_factory, seed, policy_version, sampler)
-            for r in requests[first : first + limits.max_live]
-        ]
+        wave = [_open(r, seed, policy_version, sampler) for r in requests[first : first + limits.max_live]]
         for live in wave:
-            _reset(live, chat, seed)
+            _reset(live, env_factory, chat, seed)
         _run(wave, sampler, chat, limits, seed)
         episodes += [_close(live) for live in wave]
     return episodes
 
 
-def _open(
-    request: RolloutRequest, env_factory: EnvFactory, seed: int, policy_version: int, sampler: Sampler
-) -> _Live:
-    env = env_factory()
+def _open(request: RolloutRequest, seed: int, policy_version: int, sampler: Sampler) -> _Live:
     record = TrajectoryRecord(
         traj_id=f"{request.group_id}#{request.rollout}",
         task_id=request.task.id,
@@ -115,26 +113,24 @@ def _open(
         policy_version=policy_version,
         seed=seed,
         temperature=sampler.temperature,
-        env=type(env).__name__,
-        env_version=str(getattr(env, "version", "")),
     )
-    return _Live(request, env, record)
+    return _Live(request, record)
 
 
-def _reset(live: _Live, chat: ChatFormat, seed: int) -> None:
+def _reset(live: _Live, env_factory: EnvFactory, chat: ChatFormat, seed: int) -> None:
     try:
-        observation, info = live.env.reset(
-            seed=derived_seed(seed, "env", live.request.group_id), task=live.request.task
-        )
+        live.env = env = env_calls.make(env_factory)
+        live.record.env, live.record.env_version = type(env).__name__, env_calls.version(env)
+        key = derived_seed(seed, "env", live.request.group_id)
+        observation, info = env_calls.reset(env, key, live.request.task)
+        live.reset_info = plain_info(info)
+        _observe(live, observation, info, chat, first=True)
     except Exception as error:  # boundary: one broken episode is recorded, the others go on
         _fail(live, error)
-        return
-    live.reset_info = plain_info(info)
-    _observe(live, observation, info, chat, first=True)
 
 
 def _observe(
-    live: _Live, observation: Observation, info: dict[str, Any], chat: ChatFormat, *, first: bool
+    live: _Live, observation: Observation, info: Mapping[str, Any], chat: ChatFormat, *, first: bool
 ) -> None:
     live.forked = observation.full_prompt and not first
     if observation.full_prompt:
@@ -147,7 +143,7 @@ def _observe(
     live.messages += observation.messages
     live.ids += live.new_ids
     live.state_key = info.get("state_key")
-    live.progress = _number(info.get("progress"))
+    live.progress = env_calls.number(info, "progress")
 
 
 def _run(wave: list[_Live], sampler: Sampler, chat: ChatFormat, limits: RolloutLimits, seed: int) -> None:
@@ -182,7 +178,10 @@ def _uniforms(live: _Live, limits: RolloutLimits, seed: int) -> Any:
 def _stop_too_long(waiting: Sequence[_Live], limits: RolloutLimits) -> None:
     for live in waiting:
         if not live.done and len(live.ids) >= limits.max_episode_tokens:
-            _end(live, "token_limit", truncated=True)
+            try:
+                _end(live, "token_limit", truncated=True)
+            except EnvFault as error:
+                _fail(live, error)
 
 
 def _advance(live: _Live, generation: Generation, chat: ChatFormat, limits: RolloutLimits) -> None:
@@ -220,14 +219,15 @@ def _store(live: _Live, generation: Generation) -> None:
 
 
 def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) -> None:
-    observation, reward, terminated, truncated, info = live.env.step(action)
-    step = live.record.steps[-1]
-    step.r_local = NAN if reward is None else float(reward)
+    assert live.env is not None  # an episode without one has failed
+    observation, reward, terminated, truncated, info = env_calls.step(live.env, action)
+    live.record.steps[-1].r_local = reward
     live.infos.append(plain_info(info))
     if terminated or truncated:
         live.messages += observation.messages
-        live.record.outcome = _number(info.get("outcome"))
-        live.record.outcome_parts = dict(info.get("parts", {}))
+        live.record.outcome = env_calls.number(info, "outcome")
+        parts = info.get("parts") or {}
+        live.record.outcome_parts = {str(name): env_calls.number(parts, name) for name in parts}
         # An environment's own limit belongs to the task: its verifier has read the final state.
         _end(live, "done" if terminated else "turn_limit", truncated=truncated and not terminated)
         return
@@ -239,18 +239,32 @@ def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) 
 def _end(live: _Live, ending: Ending, *, truncated: bool) -> None:
     record = live.record
     record.ending, record.truncated, record.terminated, live.done = ending, truncated, not truncated, True
-    if truncated and math.isnan(record.outcome) and isinstance(live.env, Verifiable):
-        record.outcome = _number(live.env.outcome())
+    if truncated and math.isnan(record.outcome) and live.env is not None:
+        record.outcome = env_calls.outcome(live.env)
 
 
 def _fail(live: _Live, error: Exception) -> None:
-    live.infos.append({"error_kind": "env_error", "detail": f"{type(error).__name__}: {error}"})
-    live.record.ending, live.record.truncated, live.done = "env_error", True, True
-    live.record.outcome = NAN
+    """The first fault of an episode is the one that is told."""
+    record, live.done = live.record, True
+    if record.ending == "env_error":
+        return
+    detail = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
+    log.warning("rollout %s, task %r: %s", record.traj_id, record.task_id, detail)
+    told = {"error_kind": "env_error", "detail": detail}
+    if live.infos and len(live.infos) == len(record.steps):
+        live.infos[-1] |= told  # an info a turn
+    else:
+        live.infos.append(told)
+    record.ending, record.truncated, record.terminated = "env_error", True, False
+    record.outcome, record.outcome_parts = NAN, {}
 
 
 def _close(live: _Live) -> Episode:
-    live.env.close()
+    if live.env is not None:
+        try:
+            env_calls.close(live.env)
+        except EnvFault as error:
+            _fail(live, error)
     record = live.record
     score = None if math.isnan(record.outcome) else record.outcome
     trajectory = Trajectory(
@@ -270,10 +284,6 @@ def _close(live: _Live) -> Episode:
         },
     )
     return Episode(record, trajectory)
-
-
-def _number(value: Any) -> float:
-    return NAN if value is None else float(value)
 
 
 def _anchor(state_key: Any) -> int | None:

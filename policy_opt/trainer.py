@@ -15,13 +15,14 @@ import numpy as np
 import torch
 
 from axiomrm.data.trajectory import Task, canonical_json
-from axiomrm.errors import ConfigError
 from axiomrm.policy_opt import checkpoint, reward
 from axiomrm.policy_opt.algorithm import ActorCritic, Rescoring
 from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.arguments import check_training
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.diagnostics import episode_diagnostics, update_diagnostics
+from axiomrm.policy_opt.env_calls import EnvFactory
 from axiomrm.policy_opt.failures import check_rollouts, check_verdicts
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
@@ -29,7 +30,7 @@ from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
 from axiomrm.policy_opt.monitors import HeldOut, Monitors
 from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
-from axiomrm.policy_opt.rollout import EnvFactory, collect, group_requests
+from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
 from axiomrm.policy_opt.schedule import set_rates, share_of_peak
 from axiomrm.policy_opt.seeds import generator
@@ -79,9 +80,8 @@ class PolicyTrainer:
         tracker: Tracker | None = None,
         accelerator: Any = None,
     ) -> None:
-        if not tasks:
-            raise ConfigError("policy training: no tasks given; pass at least one")
-        self.model, self.chat, self.env_factory, self.tasks = model, chat, env_factory, list(tasks)
+        self.tasks = check_training(tasks, config, env_factory=env_factory, turn_judge=turn_judge)
+        self.model, self.chat, self.env_factory = model, chat, env_factory
         self.config, self.folder, self.turn_judge = config, Path(folder), turn_judge
         self.on_iteration = on_iteration
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.

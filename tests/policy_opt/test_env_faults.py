@@ -1,0 +1,180 @@
+"""An environment that raises or answers wrongly, in whichever method, ends one episode and nothing else."""
+
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axiomrm.data.environment import Observation
+from axiomrm.errors import JudgeError
+from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.rollout import collect, group_requests
+from axiomrm.policy_opt.rollout_limits import RolloutLimits
+from axiomrm.policy_opt.sampler import TransformersSampler
+
+LIMITS = RolloutLimits(max_turns=8, max_turn_tokens=8)
+Change = Callable[[Any], Any]
+
+
+def raising(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("the database is gone")
+
+
+def answering(method: str, change: Change) -> Change:
+    """An environment whose ``method`` answers what ``change`` makes of the right answer."""
+
+    def spoil(env: Any) -> Any:
+        right = getattr(env, method)
+        setattr(env, method, lambda *a, **k: change(right(*a, **k)))
+        return env
+
+    return spoil
+
+
+def told(**info: Any) -> Change:
+    return answering("step", lambda answer: (*answer[:4], answer[4] | info))
+
+
+def replaced(place: int, value: Any) -> Change:
+    return answering("step", lambda answer: (*answer[:place], value, *answer[place + 1 :]))
+
+
+FAULTS: dict[str, tuple[Change, str]] = {
+    "made": (raising, "()$|(): RuntimeError: the database is gone"),
+    "made nothing": (lambda env: None, "(): found None (NoneType), expected an environment with the methods"),
+    "reset raises": (answering("reset", raising), "CopyEnv.reset: RuntimeError: the database is gone"),
+    "reset nothing": (answering("reset", lambda _: None), "CopyEnv.reset: found None (NoneType), expected (obs"),
+    "reset info": (answering("reset", lambda a: (a[0], None)), "CopyEnv.reset: info: found None (NoneType)"),
+    "reset text": (answering("reset", lambda a: ("hello", {})), "observation: found 'hello' (str), expected an"),
+    "reset progress": (answering("reset", lambda a: (a[0], {"progress": "half"})), "info['progress']: found 'half'"),
+    "message": (
+        answering("reset", lambda a: (Observation(({"role": "user"},)), {})),  # type: ignore[arg-type]
+        "observation.messages[0]: found {'role': 'user'} (dict), expected a Message",
+    ),
+    "tools": (
+        answering("reset", lambda a: (Observation(a[0].messages, ("find",)), {})),  # type: ignore[arg-type]
+        "observation.tools[0]: found 'find' (str), expected a dict",
+    ),
+    "step short": (answering("step", lambda a: a[:4]), "expected (observation, reward, terminated, truncated, info)"),
+    "step observation": (replaced(0, None), "CopyEnv.step: observation: found None"),
+    "step reward": (replaced(1, "good"), "reward: found 'good' (str), expected a finite number, or None"),
+    "step infinite": (replaced(1, math.inf), "CopyEnv.step: reward: found inf"),
+    "step many": (replaced(1, np.ones(3)), "CopyEnv.step: reward: found array"),
+    "step end": (replaced(2, "no"), "terminated: found 'no' (str), expected True or False"),
+    "step info": (replaced(4, None), "CopyEnv.step: info: found None"),
+    "outcome text": (told(outcome="1"), "info['outcome']: found '1'"),
+    "outcome infinite": (told(outcome=-math.inf), "info['outcome']: found -inf"),
+    "parts": (told(parts=[1]), "info['parts']: found [1] (list), expected a dict"),
+    "part": (told(parts={"a": "x"}), "info['parts']['a']: found 'x'"),
+    "labels": (told(labels={"a": 1}), "info['labels']['a']: found 1 (int), expected a label with value"),
+    "metrics": (told(metrics=np.ones(2)), "info['metrics']: found array"),
+    "close": (answering("close", raising), "CopyEnv.close: RuntimeError: the database is gone"),
+}  # fmt: skip
+CUT = {"outcome raises": raising, "outcome text": lambda _: "solved"}
+
+
+def roll(toy: Any, spoil: Change | None = None, limits: RolloutLimits = LIMITS) -> Any:
+    """Twelve episodes; the third environment is spoilt."""
+    made = iter(range(100))
+
+    def factory() -> Any:
+        env = toy.env(3)
+        return spoil(env) if spoil is not None and next(made) == 2 else env
+
+    sampler = TransformersSampler(toy.warm(), toy.chat.end_ids)
+    return collect(
+        sampler, toy.chat, factory, group_requests(toy.tasks(3, 3, 3), 4, "it0"), limits=limits, seed=0
+    )
+
+
+def alone(toy: Any, spoil: Change, limits: RolloutLimits = LIMITS) -> Any:
+    """The spoilt episode, after a look at the others: they are what they are without it."""
+    found, plain = roll(toy, spoil, limits), roll(toy, None, limits)
+    for index, (one, other) in enumerate(zip(found, plain, strict=True)):
+        if index != 2:
+            assert one.trajectory == other.trajectory and one.record.ending != "env_error"
+            assert one.record.segments[-1].tolist() == other.record.segments[-1].tolist()
+    record = found[2].record
+    assert record.ending == "env_error" and record.truncated and not record.terminated
+    assert math.isnan(record.outcome) and found[2].trajectory.outcome.score is None
+    assert len(found[2].trajectory.metadata["turns"]) == max(len(record.steps), 1)
+    return found[2]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_ends_one_episode_and_is_told(toy: Any, name: str) -> None:
+    spoil, says = FAULTS[name]
+    last = alone(toy, spoil).trajectory.metadata["turns"][-1]
+    assert last["error_kind"] == "env_error"
+    assert any(part in last["detail"] for part in says.split("|"))
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_verifier_that_breaks_on_a_cut_episode_ends_that_one(toy: Any, name: str) -> None:
+    few = RolloutLimits(max_turns=2, max_turn_tokens=8)
+    detail = alone(toy, answering("outcome", CUT[name]), few).trajectory.metadata["turns"][-1]["detail"]
+    assert detail.startswith(
+        ("CopyEnv.outcome: RuntimeError", "CopyEnv.outcome: outcome: found 'solved' (str)")
+    )
+
+
+def test_a_verifier_that_breaks_on_an_episode_that_grew_too_long_ends_that_one(toy: Any) -> None:
+    short = RolloutLimits(max_turns=8, max_turn_tokens=8, max_episode_tokens=9)
+    assert (
+        "CopyEnv.outcome"
+        in alone(toy, answering("outcome", raising), short).trajectory.metadata["turns"][-1]["detail"]
+    )
+
+
+def test_the_first_fault_is_the_one_that_is_told(toy: Any) -> None:
+    def twice(env: Any) -> Any:
+        return answering("close", raising)(replaced(4, None)(env))
+
+    assert "info: found None" in alone(toy, twice).trajectory.metadata["turns"][-1]["detail"]
+
+
+def config(**options: Any) -> PolicyConfig:
+    return PolicyConfig(
+        iterations=1, tasks_per_iteration=3, group_size=4, rollout=RolloutConfig(max_turn_tokens=8), **options
+    )
+
+
+def test_a_run_goes_on_and_counts_and_logs_what_failed(
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer, made = toy.trainer(tmp_path, config()), iter(range(100))
+    trainer.env_factory = lambda: replaced(4, None)(toy.env(3)) if next(made) == 2 else toy.env(3)
+    with caplog.at_level(logging.WARNING):
+        (row,) = trainer.run()
+    assert row["rollout/ending_env_error"] == 1 and row["reward/outcome_missing"] >= 1
+    assert any("task 'copy" in text and "CopyEnv.step: info: found None" in text for text in caplog.messages)
+
+
+def test_a_run_of_which_nothing_is_left_stops(toy: Any, tmp_path: Path) -> None:
+    trainer = toy.trainer(tmp_path, config(max_failed_rollouts=1.0))
+    trainer.env_factory = lambda: answering("reset", lambda _: None)(toy.env(3))
+    with pytest.raises(JudgeError) as caught:
+        trainer.run()
+    message = str(caught.value)
+    assert (
+        "12 of 12 rollouts failed: CopyEnv.reset: found None (NoneType), expected (observation, info)"
+        in message
+    )
+    assert "(12 times, first on task 'copy" in message
+
+
+def test_what_json_cannot_hold_is_kept_in_words(toy: Any, tmp_path: Path) -> None:
+    class Key:
+        def __repr__(self) -> str:
+            return "Key(1)"
+
+    odd = told(state_key=(Key(), np.int64(3)), metrics={"calls": np.array([1, 2])})
+    trainer = toy.trainer(tmp_path, config(algorithm=ProcessReplayConfig(rescore_turns=9)))
+    trainer.env_factory = lambda: odd(toy.env(3))
+    trainer.run()
+    assert '"state_key":["Key(1)",3]' in trainer.algorithm.buffer.records[0].transcript
+    assert '"calls":[1,2]' in trainer.algorithm.buffer.records[0].transcript
