@@ -15,9 +15,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # PYTHONSAFEPATH keeps it out
 from axiomrm.data.writing import atomic_file
+from axiomrm.errors import ConfigError
 from policy_headline.figures import write_curves
 from policy_headline.runs import Planner, Row, read_rows
-from policy_headline.scale import FROZEN, OURS, QUICK, SWEEPS, read_scale
+from policy_headline.scale import FROZEN, OURS, QUICK, SWEEPS, no_folder, read_scale
 from policy_headline.tables import Arms, arm_table, headline, losing, sweep_table, tuning_table
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -35,7 +36,7 @@ class Rows:
         """``(arm, variant)`` to rows in order of seeds; ``{}`` while the stage cannot be planned."""
         try:
             runs = self.planner.needed(stage, self.rows)
-        except SystemExit:
+        except (SystemExit, ConfigError):
             return {}
         found: dict[tuple[str, str], list[Row]] = {}
         for run in runs:
@@ -68,14 +69,9 @@ def report(scale_path: Path, results: Path) -> tuple[list[str], dict[str, Any]]:
     """Markdown lines and the numbers."""
     scale, everything = read_scale(scale_path), read_rows(results)
     rows = Rows(Planner(scale, start_of(everything), judge_of_rows(everything)), everything)
-    lines, numbers = (
-        [
-            f"# Headline, {scale_path.stem}",
-            "",
-            *tuning_table(scale, rows.planner, everything.get("tune", [])),
-        ],
-        {},
-    )
+    numbers: dict[str, Any] = {}
+    lines = [f"# Headline, {scale_path.stem}", ""]
+    lines += tuning_table(scale, rows.planner, everything.get("tune", []))
     rows.of("tune")
     fresh: Arms = {arm: found for (arm, _), found in rows.of("fresh").items()}
     trained = (
@@ -133,7 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path)
     args = parser.parse_args(arguments)
     results = args.results or RESULTS / ("policy_headline_quick" if args.quick else "policy_headline")
-    lines, numbers = report(args.scale or (QUICK if args.quick else FROZEN), results)
+    if fault := no_folder(results, "--results"):
+        parser.exit(2, f"{parser.prog}: error: {fault}\n")
+    try:
+        lines, numbers = report(args.scale or (QUICK if args.quick else FROZEN), results)
+    except ConfigError as error:
+        parser.exit(2, f"{parser.prog}: error: --scale {error}\n")
     with atomic_file(results / "report.md") as handle:
         handle.write("\n".join(lines).rstrip() + "\n")
     with atomic_file(results / "summary.json") as handle:

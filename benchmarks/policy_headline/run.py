@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # PYTHONSAFEPATH keeps it out
+from axiomrm.errors import ConfigError
 from policy_headline.runs import Planner, Run, read_rows, weights_digest
-from policy_headline.scale import FROZEN, QUICK, START, SWEEPS, Scale, read_scale
+from policy_headline.scale import FROZEN, QUICK, START, SWEEPS, Scale, no_folder, read_scale
 
 ROOT = Path(__file__).resolve().parents[2]
 PROTOCOL = ROOT / "docs" / "headline.md"
@@ -120,7 +121,7 @@ def arguments() -> argparse.Namespace:
     args.results = args.results or RESULTS / name
     args.cores = args.cores or cores_there()
     for fault in faults(args):
-        parser.error(fault)
+        parser.exit(2, f"{parser.prog}: error: {fault}\n")
     return args
 
 
@@ -169,19 +170,22 @@ def faults(args: argparse.Namespace) -> Iterator[str]:
         folder = getattr(args, option)
         if folder is not None and not list(folder.glob("*.safetensors")):
             yield f"--{option} {folder}: no folder with weights (*.safetensors)"
-    if not args.scale.is_file():
-        yield f"--scale {args.scale}: there is no such file"
+    yield from filter(None, (no_folder(args.out, "--out"), no_folder(args.results, "--results")))
     try:
         known = sorted(read_scale(args.scale).arms)
-    except ValueError as error:
-        yield f"--scale {args.scale}: {error}"
+    except ConfigError as error:
+        yield f"--scale {error}"
     if unknown := sorted(set(args.arms or ()) - set(known)):
         yield f"--arms {' '.join(unknown)}: not among {' '.join(known)}"
 
 
 def main() -> None:
     args = arguments()
-    sys.exit(one(args) if args.what == "one" else all_runs(args))
+    try:
+        sys.exit(one(args) if args.what == "one" else all_runs(args))
+    except ConfigError as error:
+        print(f"run.py: error: --scale {args.scale}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from axiomrm.data.trajectory import canonical_json
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.reward_config import DeskOracleReward, RewardConfig, RubricJudgeReward
 from policy_headline.choice import Choice, choose
@@ -18,6 +19,14 @@ from policy_headline.scale import GRPO, NO_REPLAY, OURS, SWEEPS, Scale
 Row = dict[str, Any]
 NAMES = ("stage", "arm", "variant")
 """Fields that name a run and do not change it."""
+NEEDS = {
+    "trained": (OURS,),
+    "sweep-horizon": (OURS,),
+    "sweep-noise": (OURS, NO_REPLAY),
+    "sweep-hack": (OURS,),
+    "sweep-dose": (OURS, "grpo_k"),
+}
+"""Arms without which a stage compares nothing; every sweep needs one of ``GRPO`` too."""
 
 
 class Run(BaseModel):
@@ -74,7 +83,11 @@ class Planner:
 
         Args:
             rows: finished rows by stage; stages after tuning read its choice there.
+
+        Raises:
+            ConfigError: the scale lacks an arm that the stage compares.
         """
+        self._check_arms(stage)
         if stage == "tune":
             return list(self.tuning(rows.get("tune", ())))
         rates = {arm: choice.rate for arm, choice in self.choices(rows.get("tune", ())).items()}
@@ -85,6 +98,14 @@ class Planner:
         if stage == "trained":
             return [self._trained(rates[OURS], seed) for seed in self.scale.fresh_seeds]
         return list(self._sweep(stage.removeprefix("sweep-"), rates, self.rival(rows.get("tune", ()))))
+
+    def _check_arms(self, stage: str) -> None:
+        lacking = [arm for arm in NEEDS.get(stage, ()) if arm not in self.scale.arms]
+        if stage.startswith("sweep-") and not set(GRPO) & set(self.scale.arms):
+            lacking.append(" or ".join(GRPO))
+        if lacking:
+            there = ", ".join(self.scale.arms)
+            raise ConfigError(f"arms: found {there}; {stage} needs {', '.join(lacking)} too")
 
     def tuning(self, rows: Sequence[Row]) -> Iterator[Run]:
         """Grid and widenings of each arm."""

@@ -1,11 +1,16 @@
 """What is compared and how long: every size and every choice of the experiment, in one JSON file."""
 
+import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from axiomrm.config_file import Document
+from axiomrm.config_findings import describe
+from axiomrm.data.settings import Settings
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import AlgorithmConfig, PolicyConfig, RolloutConfig
 from axiomrm.policy_opt.presets import PRESETS
 
@@ -21,14 +26,28 @@ ARMS = (*GRPO, "grpo_summed", "gigpo", NO_REPLAY, OURS, "ppo", "best_of_k")
 SWEEPS = ("horizon", "noise", "hack", "dose")
 
 
-class Scale(BaseModel):
+def _each_once(values: list[Any]) -> list[Any]:
+    if twice := sorted({v for v in values if values.count(v) > 1}):
+        raise ValueError(f"{twice} stand more than once; each counts once")
+    return values
+
+
+Model = TypeVar("Model", bound=BaseModel)
+Rate = Annotated[float, Field(gt=0, le=1)]
+Rates = Annotated[list[Rate], Field(min_length=1), AfterValidator(_each_once)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Turns = Annotated[int, Field(ge=1, le=100)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_each_once)]
+Name = Annotated[str, Field(pattern=r"^[\w.-]+$")]
+"""It stands in names of folders."""
+
+
+class Scale(Settings, BaseModel):  # BaseModel: by it ruff knows that defaults are copied
     """Defaults are what the protocol's file overrides; unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    horizon: int = 8
+    horizon: Turns = 8
     """Turns of the shortest right dialogue of every task."""
-    noise: float = 0.15
+    noise: Share = 0.15
     """Share of turns whose oracle reward is flipped."""
     iterations: int = Field(default=24, ge=1)
     tune_iterations: int = Field(default=24, ge=1)
@@ -39,40 +58,48 @@ class Scale(BaseModel):
     """One sampled episode each; the same tasks for every arm and seed."""
     eval_every: int = Field(default=2, ge=1)
     """Iterations between evaluations; the start and the end are evaluated too."""
-    target: float = 0.5
-    stop_at: float = 0.8
+    target: float = Field(default=0.5, gt=0, le=1)
+    stop_at: float = Field(default=0.8, gt=0)
     """A run ends early when ``in_succession`` evaluations reach this."""
     in_succession: int = Field(default=2, ge=1)
     """Evaluations in a row that must reach the target before it counts as crossed, at the first of them."""
-    rates: list[float] = [1e-4, 3e-4, 1e-3]
-    rates_of: dict[str, list[float]] = {}
+    rates: Rates = [1e-4, 3e-4, 1e-3]
+    rates_of: dict[str, Rates] = {}
     """An arm's own grid."""
     widen_factor: float = Field(default=3.0, gt=1)
     max_widenings: int = Field(default=2, ge=0)
-    tuning_seeds: list[int] = [101, 102]
-    fresh_seeds: list[int] = [1, 2, 3, 4, 5]
-    few_seeds: list[int] = [1, 2, 3]
+    tuning_seeds: Seeds = Field(default=[101, 102], min_length=1)
+    fresh_seeds: Seeds = Field(default=[1, 2, 3, 4, 5], min_length=1)
+    few_seeds: Seeds = [1, 2, 3]
     few: list[str] = ["ppo", "best_of_k"]
     """Arms that get ``few_seeds``."""
-    sweep_seeds: list[int] = [1, 2, 3]
-    arms: dict[str, AlgorithmConfig] = {name: PRESETS[name] for name in ARMS}
+    sweep_seeds: Seeds = [1, 2, 3]
+    arms: dict[Name, AlgorithmConfig] = Field(default={name: PRESETS[name] for name in ARMS}, min_length=1)
     policy: dict[str, Any] = {}
     """Further fields of ``PolicyConfig``, for every arm."""
-    horizons: list[int] = [2, 4, 8, 12, 16]
-    noises: list[float] = [0.0, 0.15, 0.3, 0.45]
-    pays: list[float] = [0.0, 0.5, 0.8]
+    horizons: list[Turns] = [2, 4, 8, 12, 16]
+    noises: list[Share] = [0.0, 0.15, 0.3, 0.45]
+    pays: list[Share] = [0.0, 0.5, 0.8]
     """Weight of polite filler in the hackable judge's reward."""
-    doses: list[int] = [0, 1, 3, 10]
+    doses: list[Annotated[int, Field(ge=0)]] = [0, 1, 3, 10]
     """Re-uses U of ``process_replay``, against GRPO with U + 1 passes."""
 
     @model_validator(mode="after")
     def _disjoint_seeds(self) -> "Scale":
-        both = set(self.tuning_seeds) & {*self.fresh_seeds, *self.few_seeds, *self.sweep_seeds}
-        if both:
-            raise ValueError(f"seeds {sorted(both)} both tune and measure; keep them apart")
-        unknown = {*self.few, *self.rates_of} - set(self.arms)
-        if unknown:
-            raise ValueError(f"{sorted(unknown)} are no arms; arms: {', '.join(self.arms)}")
+        for name in ("fresh_seeds", "few_seeds", "sweep_seeds"):
+            if both := sorted(set(self.tuning_seeds) & set(getattr(self, name))):
+                raise ValueError(
+                    f"{name}: found tuning_seeds there: {both} both tune and measure; keep them apart"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _known_arms(self) -> "Scale":
+        for name, given in (("few", self.few), ("rates_of", self.rates_of)):
+            if unknown := sorted(set(given) - set(self.arms)):
+                raise ValueError(f"{name}: found {unknown}, which are no arms; arms: {', '.join(self.arms)}")
+        if self.few and not self.few_seeds:
+            raise ValueError(f"few_seeds: found []; {', '.join(self.few)} of few need one at least")
         return self
 
     @cached_property
@@ -110,4 +137,42 @@ def turn_limit(horizon: int) -> int:
 
 
 def read_scale(path: Path) -> Scale:
-    return Scale.model_validate_json(path.read_text(encoding="utf-8"))
+    """The scale in a file.
+
+    Raises:
+        ConfigError: in one line: the file, the key, what was found and what is accepted.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: found {type(values).__name__}; a scale is an object {{key: value}}")
+    scale = _checked(Scale, values, str(path))
+    for name, algorithm in scale.arms.items():
+        _check_policy(scale, algorithm, f"{path}: arm {name}")
+    return scale
+
+
+def _check_policy(scale: Scale, algorithm: AlgorithmConfig, place: str) -> None:
+    """Let the training configuration refuse ``policy`` now and not when the first run begins."""
+    own = ("algorithm", "learning_rate", "seed", "iterations", "tasks_per_iteration", "group_size")
+    if taken := sorted(set(scale.policy) & set(own)):
+        raise ConfigError(f"{place}: policy.{taken[0]}: found in policy; the scale has a place for it")
+    given = {"algorithm": algorithm.model_dump(), "group_size": scale.group_size, **scale.policy}
+    _checked(PolicyConfig, given, f"{place}, policy")
+
+
+def _checked(model: type[Model], values: dict[str, Any], place: str) -> Model:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(describe(error, model, Document(values, source=place))) from error
+
+
+def no_folder(path: Path, option: str) -> str | None:
+    """What is wrong with a path that is to be a folder, made if absent; ``None``: nothing."""
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return None if there.is_dir() else f"{option} {path}: found the file {there}; a folder is wanted"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from axiomrm.errors import ConfigError
 from axiomrm.stages.world import base_folder
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +156,9 @@ def test_the_command_pins_its_runs_and_finishes_them(tmp_path: Path) -> None:
     [
         (["--jobs", "0"], "--jobs 0: at least 1"),
         (["--cores", "99999"], "--cores 99999: each once, of"),
-        (["--scale", "SCALE"], "--scale SCALE: "),
+        (["--scale", "SCALE"], "--scale SCALE: not JSON: "),
+        (["--results", "SCALE"], "--results SCALE: found the file SCALE; a folder is wanted"),
+        (["--out", "SCALE/below"], "--out SCALE/below: found the file"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(tmp_path: Path, words: list[str], said: str) -> None:
@@ -168,4 +171,41 @@ def test_arguments_that_cannot_be_are_refused(tmp_path: Path, words: list[str], 
         *words,
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"rates": []}', "rates: found []: list should have at least 1 item"),
+        ('{"rates": [NaN]}', "rates.0: found nan: input should be a finite number"),
+        ('{"rates_of": {"grpo": [-1]}}', "rates_of.grpo.0: found -1: input should be greater than 0"),
+        ('{"rates": [true]}', "rates.0: found True: true and false are no numbers"),
+        ('{"noises": [2]}', "noises.0: found 2: input should be less than or equal to 1"),
+        ('{"iterations": "many"}', "iterations: found 'many': input should be a valid integer"),
+        ('{"fresh_seeds": [1, 1]}', "fresh_seeds: found [1, 1]: [1] stand more than once"),
+        ('{"tuning_seeds": [1]}', "fresh_seeds: found tuning_seeds there: [1] both tune and measure"),
+        ('{"few_seeds": []}', "few_seeds: found []; ppo, best_of_k of few need one"),
+        ('{"few": ["nobody"]}', "few: found ['nobody'], which are no arms; arms: grpo"),
+        ('{"ratez": [1]}', "unknown key 'ratez'; did you mean 'rates'?"),
+        ('{"policy": {"schedul": "linear"}}', "arm grpo, policy: unknown key 'schedul'; did you mean 'schedule'?"),
+        ('{"policy": {"seed": 3}}', "policy.seed: found in policy; the scale has a place for it"),
+        ("[1]", "found list; a scale is an object"),
+    ],
+)  # fmt: skip
+def test_a_scale_that_cannot_be_is_refused_in_one_line(tmp_path: Path, written: str, said: str) -> None:
+    path = tmp_path / "scale.json"
+    path.write_text(written)
+    with pytest.raises(ConfigError) as refused:
+        scales.read_scale(path)
+    message = str(refused.value)
+    assert message.startswith(f"{path}: ") and said in message and "\n" not in message
+    with pytest.raises(SystemExit) as left:
+        report.main(["--scale", str(path), "--results", str(tmp_path)])
+    assert left.value.code == 2
+
+
+def test_a_stage_names_the_arms_that_the_scale_lacks(tmp_path: Path) -> None:
+    planner = planner_of(tmp_path)
+    with pytest.raises(ConfigError, match="found grpo, process, process_replay; sweep-dose needs grpo_k too"):
+        planner.needed("sweep-dose", {})
