@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from axiomrm.policy_opt.kv_cache import growing_cache, select_columns, select_rows
 from axiomrm.policy_opt.logprobs import trunk_and_head
+from axiomrm.rm.engines.growing_cache import growing_cache, select_columns, select_rows
 
 
 class PaddedReader:

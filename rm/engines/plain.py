@@ -10,43 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
 
 from axiomrm.data.verdict import Failed
 from axiomrm.rm.engines.budget import Budget
 from axiomrm.rm.engines.decoding import NO_TOKEN, Stop, Writer, ended
+from axiomrm.rm.engines.growing_cache import growing_cache
 from axiomrm.rm.engines.model_facts import steady_length
 from axiomrm.rm.engines.packing import Ids
-
-ROOM = 64
-"""Columns that a cache layer grows by at least."""
-
-
-class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers is not checked
-    """Keys and values that are appended in place, so that a token does not copy all before it."""
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **options: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Append; returns everything so far."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-            self._room = [key_states[:, :, :0], value_states[:, :, :0]]
-            self.keys, self.values = self._room
-        self.keys = self._appended(0, self.keys, key_states)
-        self.values = self._appended(1, self.values, value_states)
-        return self.keys, self.values
-
-    def _appended(self, which: int, held: Tensor, fresh: Tensor) -> Tensor:
-        start, end = held.shape[2], held.shape[2] + fresh.shape[2]
-        room = self._room[which]
-        if room.shape[2] < end:
-            columns = end + (max(ROOM, end // 4) if start else 0)
-            room = fresh.new_empty(*fresh.shape[:2], columns, fresh.shape[3])
-            room[:, :, :start] = held
-            self._room[which] = room
-        room[:, :, start:end] = fresh
-        return room[:, :, :end]
 
 
 class Batch(NamedTuple):
@@ -126,8 +96,7 @@ class Plain:
             own = slice(n - len(ids), n)
             tokens[b, own], positions[b, own], seen[b, own] = ids, range(len(ids)), True
         mask = torch.from_numpy(seen).to(self.model.device)
-        # Without a configuration a cache's layers keep every token, also where attention slides.
-        cache = Cache(layer_class_to_replicate=GrowingLayer) if keep_cache else None
+        cache = growing_cache() if keep_cache else None
         out = self._call(torch.from_numpy(tokens), torch.from_numpy(positions), mask, cache)
         following = torch.as_tensor([len(ids) for ids in sequences], device=self.model.device)
         return Batch(prompts, out.logits[:, -1], mask, following, getattr(out, "past_key_values", None))
