@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from axiomrm.policy_opt.answers import ask
 from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.seeds import generator
@@ -27,7 +28,8 @@ class HeldOutCriteria:
         ran = [e for e in episodes if e.record.steps and e.record.ending != "env_error"]
         size = min(len(ran), max(LEAST, math.ceil(self.share * len(ran))))
         drawn = generator(self.seed, "heldout", iteration).permutation(len(ran))[:size]
-        answers = self.judge([ran[i].trajectory for i in sorted(drawn.tolist())]) if size else []
+        sample = [ran[i].trajectory for i in sorted(drawn.tolist())]
+        answers = ask(self.judge, sample, source="held-out judge") if size else []
         turns = [known_mean(answer.turns) for answer in answers]
         wholes = [answer.trajectory for answer in answers]
         return known_mean([w if math.isnan(t) else t for t, w in zip(turns, wholes, strict=True)])

@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Scored
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.reward import TurnJudge, TurnScores
+from axiomrm.policy_opt.reward import Level, TurnJudge, TurnScores
 from axiomrm.rm.judgement import Judgement, TurnJudgement
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import ActiveRubric, Rubric
 
-Level = Literal["turn", "trajectory", "both"]
 Bind = Callable[[Trajectory], ActiveRubric]
 
 

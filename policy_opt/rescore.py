@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from axiomrm.data.trajectory import Trajectory
+from axiomrm.policy_opt.answers import asked_about
 from axiomrm.policy_opt.records import NAN, StepReturns, TrajectoryRecord
 from axiomrm.policy_opt.returns import LocalReturn
 from axiomrm.policy_opt.reward import Episode, TurnJudge, apply_scores
@@ -34,7 +35,7 @@ def rescore(records: Sequence[TrajectoryRecord], judge: TurnJudge) -> int:
     if not records:
         return 0
     episodes = [Episode(r, Trajectory.model_validate_json(r.transcript)) for r in records]
-    answers = judge([episode.trajectory for episode in episodes])
+    answers = asked_about(judge, episodes)
     for record in records:
         for step in record.steps:
             if step.judge_revision:

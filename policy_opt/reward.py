@@ -7,8 +7,9 @@ from itertools import zip_longest
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.errors import DataError
 from axiomrm.policy_opt.records import NAN, TrajectoryRecord
+
+Level = Literal["turn", "trajectory", "both"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class TurnScores:
     """What each criterion or source gave to the reward of each turn; empty: not told."""
     mixed: bool = False
     """``trajectory`` already holds the verifier's outcome in a configured mix, and stands for both."""
-    level: Literal["turn", "trajectory", "both"] = "both"
+    level: Level = "both"
     """What the source rewards; a mix leaves it out of the other sum."""
 
 
@@ -67,28 +68,14 @@ class Episode:
 
 
 def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> None:
-    """Write a judge's answers into the records; a number the environment already gave stays.
-
-    Raises:
-        DataError: the judge answered for another number of trajectories or turns, or said infinity.
-    """
-    if len(scores) != len(episodes):
-        raise DataError(f"turn judge: {len(scores)} answers for {len(episodes)} trajectories")
+    """Write a judge's answers, as ``answers.asked_about`` returns them, into the records; a number that the
+    environment already gave stays."""
     for episode, answer in zip(episodes, scores, strict=True):
         record = episode.record
-        if len(answer.turns) != len(record.steps) or len(answer.reasons) != len(record.steps):
-            raise DataError(
-                f"turn judge, trajectory {record.traj_id!r}: {len(answer.turns)} rewards and "
-                f"{len(answer.reasons)} reasons for {len(record.steps)} turns"
-            )
         record.judge_reward, record.mixed = answer.trajectory, answer.mixed
         details = zip_longest(answer.coverage, answer.parts)
         for step, reward, reason in zip(record.steps, answer.turns, answer.reasons, strict=True):
             coverage, parts = next(details, (None, None))
-            if math.isinf(reward):
-                raise DataError(
-                    f"turn judge, trajectory {record.traj_id!r}, turn {step.turn}: reward {reward!r}"
-                )
             if not math.isnan(step.r_local):
                 continue
             step.r_local, step.missing = reward, reason if math.isnan(reward) else None

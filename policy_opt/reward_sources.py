@@ -11,6 +11,7 @@ from typing import Any
 
 from axiomrm.data.trajectory import Trajectory, canonical_json
 from axiomrm.errors import ConfigError, DataError
+from axiomrm.policy_opt.answers import ask
 from axiomrm.policy_opt.reward import ForgetfulJudge, StatefulJudge, TurnJudge, TurnScores
 
 NOT_ASKED = "not_asked:"
@@ -57,18 +58,18 @@ class Composite:
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         """Ask every part about all trajectories."""
-        answers = {name: source(trajectories) for name, source in self.parts.items()}
-        for name, rows in answers.items():
-            if len(rows) != len(trajectories):
-                raise DataError(
-                    f"reward part {name!r}: {len(rows)} answers for {len(trajectories)} trajectories"
-                )
+        answers = {
+            n: ask(source, trajectories, source=f"reward part {n!r}") for n, source in self.parts.items()
+        }
         return [self._mix({n: rows[i] for n, rows in answers.items()}) for i in range(len(trajectories))]
 
     def _mix(self, row: Mapping[str, TurnScores]) -> TurnScores:
         here = {name: s for name, s in row.items() if s.level != "trajectory"}
         whole = {name: s for name, s in row.items() if s.level != "turn"}
-        n = len(next(iter(row.values())).turns)
+        lengths = {name: len(s.turns) for name, s in row.items()}
+        n = next(iter(lengths.values()))
+        if set(lengths.values()) != {n}:
+            raise DataError(f"composite reward: parts answer for different numbers of turns: {lengths!r}")
         versions = {k: [s.judge_revision, s.rubric_hash, self.weights[k]] for k, s in sorted(row.items())}
         return TurnScores(
             turns=[self._sum({k: s.turns[t] for k, s in here.items()}) for t in range(n)],

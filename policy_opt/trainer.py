@@ -18,6 +18,7 @@ from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.policy_opt import checkpoint, reward
 from axiomrm.policy_opt.algorithm import ActorCritic, Rescoring
 from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.answers import asked_about
 from axiomrm.policy_opt.arguments import check_training
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
@@ -81,9 +82,8 @@ class PolicyTrainer:
         accelerator: Any = None,
     ) -> None:
         self.tasks = check_training(tasks, config, env_factory=env_factory, turn_judge=turn_judge)
-        self.model, self.chat, self.env_factory = model, chat, env_factory
-        self.config, self.folder, self.turn_judge = config, Path(folder), turn_judge
-        self.on_iteration = on_iteration
+        self.model, self.chat, self.env_factory, self.config = model, chat, env_factory, config
+        self.folder, self.turn_judge, self.on_iteration = Path(folder), turn_judge, on_iteration
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.
         self.reference_hash = checkpoint.weights_hash(model)
         self.algorithm = build_algorithm(config.algorithm)
@@ -206,7 +206,7 @@ class PolicyTrainer:
         check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
         if self.turn_judge is not None and asked:
-            reward.apply_scores(asked, self.turn_judge([e.trajectory for e in asked]))
+            reward.apply_scores(asked, asked_about(self.turn_judge, asked))
             check_verdicts(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
