@@ -222,18 +222,36 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-turns", type=int, default=32)
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "rollout_speed")
     parser.add_argument("--out", type=Path, default=RESULT)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    for name in ("episodes", "repeats", "horizon", "max_turns"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: at least 1")
+    if not list(args.model.glob("*.safetensors")):
+        parser.error(f"--model {args.model}: no folder with weights (*.safetensors)")
+    return args
+
+
+def weights(folder: Path) -> str:
+    """Hash of a model's weights."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What the numbers depend on; other settings begin anew."""
-    weights = hashlib.sha256((args.model / "model.safetensors").read_bytes()).hexdigest()
+    """What the numbers depend on; other settings of a model begin anew."""
     own = {name: getattr(args, name) for name in ("episodes", "horizon", "max_turns")}
     return own | {
-        "turn_limit": turn_limit(args.horizon), "max_turn_tokens": MAX_TURN_TOKENS, "weights": weights,
+        "turn_limit": turn_limit(args.horizon), "max_turn_tokens": MAX_TURN_TOKENS, "weights": weights(args.model),
         "torch": torch.__version__, "transformers": transformers.__version__,
         "machine": platform.processor() or platform.machine(),
     }  # fmt: skip
+
+
+def key(args: argparse.Namespace) -> str:
+    """What a model's rows stand under: its folder's name, and its weights, for other folders have that name."""
+    return f"{args.model.resolve().name}-{weights(args.model)[:8]}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -241,7 +259,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     args.work.mkdir(parents=True, exist_ok=True)
     results = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-    name, wanted = args.model.name, settings(args)
+    name, wanted = key(args), settings(args)
     if results.get(name, {}).get("settings") != wanted:
         results[name] = {"settings": wanted, "repeats": []}
     repeats = results[name]["repeats"]

@@ -22,7 +22,7 @@ def told(tmp_path: Path) -> list[str]:
 
 def test_both_readers_sample_the_same_ids(told: list[str], tmp_path: Path) -> None:
     speed.main(told)
-    found = json.loads((tmp_path / "speed.json").read_text())["start"]
+    ((key, found),) = json.loads((tmp_path / "speed.json").read_text()).items()
     (repeat,) = found["repeats"]
     assert repeat["padded"]["episodes_like_packed"] == 2
     assert repeat["padded"]["sampled_tokens"] == repeat["packed"]["sampled_tokens"] > 2
@@ -30,7 +30,33 @@ def test_both_readers_sample_the_same_ids(told: list[str], tmp_path: Path) -> No
     assert found["summary"]["packed"]["time_over_packed"]["median"] == 1
     assert found["summary"]["generate"]["time_over_packed"]["median"] > 0
     speed.main(told)  # a finished run is not measured again
-    assert json.loads((tmp_path / "speed.json").read_text())["start"] == found
+    assert json.loads((tmp_path / "speed.json").read_text()) == {key: found}
+
+
+def test_models_in_folders_of_one_name_have_rows_of_their_own(tmp_path: Path) -> None:
+    keys = set()
+    for above in ("a", "b"):
+        folder = tmp_path / above / "start"
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_text(above)
+        keys.add(speed.key(speed.arguments(["--model", str(folder)])))
+    assert len(keys) == 2 and all(key.startswith("start-") for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--repeats", "0"], "--repeats 0: at least 1"),
+        (["--max-turns", "-1"], "--max-turns -1: at least 1"),
+        (["--model", "nowhere"], "--model nowhere: no folder with weights"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        speed.main(words)
+    assert left.value.code == 2 and said in capsys.readouterr().err
 
 
 def test_the_loop_over_generate_reads_the_histories_that_ours_reads(told: list[str]) -> None:
