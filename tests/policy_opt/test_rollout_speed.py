@@ -52,10 +52,10 @@ def test_models_in_folders_of_one_name_have_rows_of_their_own(tmp_path: Path) ->
     ],
 )
 def test_arguments_that_cannot_be_are_refused(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
-        speed.main(words)
+        speed.main([*words, "--out", str(tmp_path / "speed.json")])
     assert left.value.code == 2 and said in capsys.readouterr().err
 
 
