@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from axiomrm.data.jsonl import Rejected
-from axiomrm.errors import DataError
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.personalization.profile import Profile
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
 from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
 from axiomrm.policy_opt.reward import TurnJudge
 from axiomrm.policy_opt.reward_config import (
+    TRAINED,
     CompositeReward,
     DeskOracleReward,
     LabelsReward,
@@ -23,6 +24,7 @@ from axiomrm.policy_opt.reward_config import (
 from axiomrm.policy_opt.reward_labels import LabelReward
 from axiomrm.policy_opt.reward_personal import PersonalReward, read_profiles
 from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
+from axiomrm.rm.judge_check import check_judge
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
 
@@ -59,27 +61,38 @@ def build_reward(config: RewardConfig, judge_for: JudgeFor) -> TurnJudge:
 
 
 def check_reward(config: RewardConfig) -> None:
-    """Whether the files that a source names are there and usable, before anything is trained for it.
+    """Whether the files and judges that a source names can be used, before anything is trained for it.
 
     Raises:
-        ConfigError: a rubric needs a judge model that its kind does not have, or a subject is not opaque.
+        ConfigError: a rubric needs a judge model that its kind does not have, a subject is not opaque, or a
+            judge is not there or not usable.
         DataError: a rubric, a file of labels or one of profiles cannot be used.
     """
     match config:
         case CompositeReward(parts=parts):
             for part in parts.values():
                 check_reward(part)
-        case RubricJudgeReward(rubric=rubric):
+        case RubricJudgeReward(rubric=rubric, judge=judge):
             Rubric.load(rubric)
+            _check_judge(judge)
         case ProgrammaticReward(rubric=rubric, level=level):
             programmatic_reward(Rubric.load(rubric), level)
         case LabelsReward(path=path, source=source):
             LabelReward.read(path, source)
-        case PersonalRewardConfig(profiles=profiles, rubric=rubric):
+        case PersonalRewardConfig(profiles=profiles, rubric=rubric, judge=judge):
             Rubric.load(rubric)
             _profiles(profiles)
+            _check_judge(judge)
         case VerifierReward() | DeskOracleReward():
             pass
+
+
+def _check_judge(name: str) -> None:
+    try:
+        if name != TRAINED:
+            check_judge(name)
+    except ConfigError as error:
+        raise ConfigError(f"judge: {error}") from error
 
 
 def _labels(labels: LabelReward, path: str) -> LabelReward:

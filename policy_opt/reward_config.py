@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from axiomrm.data.settings import Settings
 
+TRAINED = "trained"
+"""Name of the last judge of a run, beside folders and hub ids."""
+
 
 class VerifierReward(Settings):
     """The environment's outcome alone; no turn rewards."""
@@ -19,7 +22,7 @@ class RubricJudgeReward(Settings):
     kind: Literal["rubric_judge"] = "rubric_judge"
     rubric: str = "service_desk_steps"
     """Library name or YAML file."""
-    judge: str = "trained"
+    judge: str = TRAINED
     """``trained``: the last judge of this run; else a checkpoint folder or hub id."""
     level: Literal["turn", "trajectory", "both"] = "both"
 
@@ -47,7 +50,7 @@ class PersonalRewardConfig(Settings):
     profiles: str
     """JSONL: ``{"subject": token, "slots": {…}, "policy_training": true}`` a line."""
     rubric: str = "service_desk_steps"
-    judge: str = "trained"
+    judge: str = TRAINED
 
 
 class DeskOracleReward(Settings):

@@ -6,6 +6,7 @@ resumed run logs the iterations that a kill makes run again under the same step,
 """
 
 import importlib
+import importlib.util
 import math
 import os
 from collections.abc import Mapping
@@ -55,9 +56,23 @@ def open_tracker(
     try:
         importlib.import_module(NEEDS[name])
     except ImportError as error:
-        raise ConfigError(f"tracker {name!r} is not installed: pip install {INSTALL[name]}") from error
+        raise _absent(name) from error
     target.mkdir(parents=True, exist_ok=True)
     return TRACKERS[name](target, run, dict(config or {}))
+
+
+def check_tracker(name: TrackerName) -> None:
+    """Whether a tracker's package is installed, without importing it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name != "none" and importlib.util.find_spec(name) is None:
+        raise _absent(name)
+
+
+def _absent(name: str) -> ConfigError:
+    return ConfigError(f"tracker {name!r} is not installed: pip install {INSTALL[name]}")
 
 
 def known(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from axiomrm.errors import ConfigError
-from axiomrm.rm.prompt import JudgePrompter
+from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter
 
 CARD_FILE = "axiomrm_judge.json"
 
@@ -78,6 +78,33 @@ def read_judge_card(folder: str | Path) -> JudgeCard | None:
         return JudgeCard.model_validate_json(path.read_text(encoding="utf-8"))
     except (ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a judge card: {str(error).splitlines()[-1].strip()}") from error
+
+
+def fitting_prompter(
+    tokenizer: Any | None,
+    folder: str | Path | None,
+    *,
+    template: str | None = None,
+    secret: str = DEFAULT_SECRET,
+) -> tuple[JudgePrompter, JudgeCard | None]:
+    """The prompter that a judge is used with, and its card.
+
+    Args:
+        tokenizer: as ``JudgePrompter`` takes it.
+        folder: where a card may lie; ``None``: there is none.
+        template: by default the card's, ``default`` without a card.
+        secret: key of the nonces.
+
+    Raises:
+        ConfigError: the card cannot be read, or the judge was trained with other prompts.
+    """
+    card = read_judge_card(folder) if folder is not None else None
+    prompter = JudgePrompter(
+        tokenizer, template=template or (card.template if card else "default"), secret=secret
+    )
+    if card is not None:
+        check_judge_card(card, prompter, str(folder))
+    return prompter, card
 
 
 def check_judge_card(card: JudgeCard, prompter: JudgePrompter, place: str) -> None:

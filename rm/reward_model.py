@@ -9,7 +9,7 @@ from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
 from axiomrm.rm.asking import Asking, VerdictRequest
 from axiomrm.rm.calibration import read_calibration
-from axiomrm.rm.card import check_judge_card, read_judge_card
+from axiomrm.rm.card import fitting_prompter
 from axiomrm.rm.comparing import Comparing
 from axiomrm.rm.engines.base import Engine
 from axiomrm.rm.foreign_judges import ADAPTERS
@@ -119,12 +119,7 @@ class RewardModel(Comparing):
         **options: Any,
     ) -> "RewardModel":
         """A judge behind any engine; ``folder`` is where a judge card and a calibrator may lie."""
-        card = read_judge_card(folder) if folder is not None else None
-        prompter = JudgePrompter(
-            tokenizer, template=template or (card.template if card else "default"), secret=secret
-        )
-        if card is not None:
-            check_judge_card(card, prompter, str(folder))
+        prompter, card = fitting_prompter(tokenizer, folder, template=template, secret=secret)
         if min_mass is None:
             min_mass = card.min_mass if card else 0.0
         if folder is not None:

@@ -1,16 +1,23 @@
 """Loading a local model, and which precision it gets."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from axiomrm.errors import ConfigError
 
 log = logging.getLogger(__name__)
 DTYPES = ("float32", "bfloat16", "float16")
+CONFIGS = ("config.json", "adapter_config.json")
+WEIGHTS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 
 def load_model(folder_or_id: str, *, dtype: str, device: str) -> tuple[Any, Any]:
@@ -22,13 +29,51 @@ def load_model(folder_or_id: str, *, dtype: str, device: str) -> tuple[Any, Any]
     check_device(device)
     chosen = torch_dtype(dtype, device)
     transformers.utils.logging.disable_progress_bar()  # bars are the command line's, ours
-    try:
+    with _loading(folder_or_id):
         tokenizer = AutoTokenizer.from_pretrained(folder_or_id)
         model = AutoModelForCausalLM.from_pretrained(folder_or_id, dtype=chosen, attn_implementation="sdpa")
+    return model.to(device), tokenizer
+
+
+def check_model(folder_or_id: str) -> Any:
+    """Whether a model is there, without reading its weights; its tokenizer.
+
+    A name that is no folder is looked for on the hub, where it could be one's.
+
+    Raises:
+        ConfigError: nothing there, or no configuration, tokenizer or weights.
+    """
+    folder = Path(folder_or_id)
+    if folder.exists():
+        _check_folder(folder)
+    else:
+        try:
+            validate_repo_id(folder_or_id)
+        except HFValidationError as error:
+            raise ConfigError(f"model {folder_or_id!r}: there is no such folder") from error
+    with _loading(folder_or_id):
+        if not (folder / "adapter_config.json").is_file():
+            AutoConfig.from_pretrained(folder_or_id)
+        return AutoTokenizer.from_pretrained(folder_or_id)
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ConfigError(f"model {str(folder)!r}: a file; expected the folder of a causal language model")
+    if not any((folder / name).is_file() for name in CONFIGS):
+        raise ConfigError(f"model {str(folder)!r}: no {' and no '.join(CONFIGS)} in this folder")
+    if not any(file.is_file() for pattern in WEIGHTS for file in folder.glob(pattern)):
+        raise ConfigError(f"model {str(folder)!r}: no weights in this folder ({', '.join(WEIGHTS[:2])})")
+
+
+@contextmanager
+def _loading(folder_or_id: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"model {folder_or_id!r} cannot be loaded: {reason}") from error
-    return model.to(device), tokenizer
+        absent = "" if Path(folder_or_id).exists() else " (no folder of this name here)"
+        raise ConfigError(f"model {folder_or_id!r}{absent} cannot be loaded: {reason}") from error
 
 
 def check_device(name: str) -> None:

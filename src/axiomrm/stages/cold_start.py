@@ -1,10 +1,25 @@
 """Stage ``cold_start``: fine-tune the base on demonstrations until the dev loss stops falling."""
 
+from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Trajectory
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
+from axiomrm.rm.engines.model_load import check_model
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages.world import base_folder, load_model, save_model
+
+
+def check(config: RunConfig) -> None:
+    """Whether the base model can be loaded, without reading its weights.
+
+    Raises:
+        ConfigError: names what its folder lacks.
+    """
+    try:
+        check_model(str(base_folder(config.base)))
+    except ConfigError as error:
+        raise ConfigError(f"base: {error}") from error
 
 
 def run(ctx: StageContext) -> Metrics:

@@ -20,11 +20,11 @@ from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
-from axiomrm.policy_opt.reward_config import RewardConfig, VerifierReward
+from axiomrm.policy_opt.reward_config import TRAINED, RewardConfig, VerifierReward
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.spot_checks import write_spot_checks
-from axiomrm.policy_opt.trackers import Tracker, open_tracker
+from axiomrm.policy_opt.trackers import Tracker, check_tracker, open_tracker
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm import RewardModel
 from axiomrm.stage_context import Metrics, StageContext
@@ -57,10 +57,11 @@ def success(episodes: Sequence[Episode]) -> float | None:
 
 
 def check(config: RunConfig) -> None:
-    """Whether the engines of all arms can start with their options, and reward sources have their files.
+    """Whether the engines of all arms can start with their options, reward sources have their files and
+    judges, and the tracker is installed.
 
     Raises:
-        ConfigError: names the arm, the option and the remedy, or the reward and what is wrong with its file.
+        ConfigError: names the key, what is wrong there and the remedy.
     """
     for key, reward in (("reward", config.policy.reward), ("heldout", config.policy.heldout)):
         try:
@@ -70,6 +71,10 @@ def check(config: RunConfig) -> None:
     for name, settings in arms(config).items():
         arm = "policy.train" if name == MAIN else f"policy.arms.{name}"
         check_engine(settings.rollout.engine, f"{arm}.rollout.engine")
+    try:
+        check_tracker(config.policy.tracker)
+    except ConfigError as error:
+        raise ConfigError(f"policy.tracker: {error}") from error
 
 
 def run(ctx: StageContext) -> Metrics:
@@ -77,7 +82,7 @@ def run(ctx: StageContext) -> Metrics:
 
     @functools.cache  # loaded when first asked for, and once for all arms
     def judge_for(name: str) -> RewardModel:
-        if name == "trained":
+        if name == TRAINED:
             return judge_of(ctx.artifact("rm_personal", "judge/final"))
         return RewardModel.from_pretrained(name)
 
