@@ -1,6 +1,6 @@
 """The configuration of one run: a section a stage, read from YAML with ``a.b=value`` overrides."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
 from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward
+from axiomrm.policy_opt.reward_files import profile_files, reward_files
 from axiomrm.policy_opt.trackers import TrackerName
 from axiomrm.rm.training.config import JointSize, LoraSettings
 
@@ -219,7 +220,15 @@ class RunConfig(Settings):
         path = Path(self.base).expanduser()
         if self.base != "nano" and not path.exists():
             raise ConfigError(f"base: there is no folder {self.base!r}; give 'nano' or a causal LM's folder")
-        return {"base": path} if path.exists() else {}
+        base = {"base": path} if path.exists() else {}
+        return base | self._of_rewards(reward_files)
+
+    def profile_paths(self) -> dict[str, Path]:
+        """Those of them that hold a profile a line; lines may go when a user withdraws consent."""
+        return self._of_rewards(profile_files)
+
+    def _of_rewards(self, files: Callable[[RewardConfig | None, str], dict[str, Path]]) -> dict[str, Path]:
+        return files(self.policy.reward, "policy.reward") | files(self.policy.heldout, "policy.heldout")
 
 
 def load_config(path: str | Path, overrides: Iterable[str] = ()) -> RunConfig:

@@ -40,6 +40,7 @@ def build_manifest(config: RunConfig) -> dict[str, Any]:
         "base": path_hash(base) if (base := _base(config)) is not None else config.base,
         "rubrics": {file.stem: path_hash(file) for file in sorted(_home("rubrics").glob("library/*.yaml"))},
         "inputs": {key: path_hash(path) for key, path in sorted(config.input_paths().items())},
+        "profiles": {key: line_hashes(path) for key, path in sorted(config.profile_paths().items())},
         "code": {"version": axiomrm.__version__, "sha256": code_hash()},
         "libraries": {"python": platform.python_version(), **dict(_versions())},
     }
@@ -75,23 +76,25 @@ def check_same_run(
     """The manifest to keep when a run goes on.
 
     With ``accept_code_change`` other code and libraries are taken, the former ones listed under
-    ``code_history``, and config keys that only one of the two versions knows are ignored.
+    ``code_history``, and config keys and inputs that only one of the two versions knows are ignored. A file
+    of profiles may have lost lines: who withdraws consent does not end the run.
 
     Raises:
         ConfigError: the run was made from something else; names each differing key.
     """
     before, now = dict(_flat(_compared(old))), dict(_flat(_compared(new)))
     differing = sorted(key for key in {*before, *now} if before.get(key, ABSENT) != now.get(key, ABSENT))
+    withdrawn = _only_shorter(old.get("profiles", {}), new.get("profiles", {}))
+    differing = [key for key in differing if key not in withdrawn]
     code = [key for key in differing if key.startswith(("code.", "libraries."))]
     if accept_code_change:
-        one_sided = {
-            key for key in differing if key.startswith("config.") and not (key in before and key in now)
-        }
-        differing = [key for key in differing if key not in code and key not in one_sided]
+        known = [key for key in differing if key in before and key in now]
+        both = {key for key in differing if key in known or not key.startswith(("config.", "inputs"))}
+        differing = [key for key in differing if key not in code and key in both]
     if not differing:
         history = [*old.get("code_history", []), {k: old[k] for k in ("code", "libraries")}] if code else []
         return {**new, "code_history": history or old.get("code_history", [])}
-    shown = [f"{_name(k)}: {before.get(k, ABSENT)!r}, now {now.get(k, ABSENT)!r}" for k in differing[:8]]
+    shown = [f"{_name(k, now)}: {before.get(k, ABSENT)!r}, now {now.get(k, ABSENT)!r}" for k in differing[:8]]
     rest = f"; and {len(differing) - 8} more" if len(differing) > 8 else ""
     flag = ", or --accept-code-change to go on with the new code" if set(differing) == set(code) else ""
     raise ConfigError(
@@ -109,6 +112,12 @@ def path_hash(path: Path) -> str:
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         digest.update(f"{file.relative_to(path).as_posix()}\0{path_hash(file)}\n".encode())
     return digest.hexdigest()
+
+
+def line_hashes(path: Path) -> list[str]:
+    """SHA-256 of each line of a file, sorted."""
+    with path.open("rb") as handle:
+        return sorted({hashlib.sha256(line.strip()).hexdigest() for line in handle})
 
 
 def code_hash() -> str:
@@ -170,8 +179,15 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def _name(key: str) -> str:
-    """A key as the user writes it: hashes are of content, config keys stand without their prefix."""
-    if key.startswith("inputs."):
-        return f"content of {key.removeprefix('inputs.')}"
-    return key.removeprefix("config.")
+def _only_shorter(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> set[str]:
+    """Keys of the files that hold nothing but lines that they held before."""
+    return {f"inputs.{key}" for key, lines in new.items() if {*lines} <= {*old.get(key, ())}}
+
+
+def _name(key: str, now: Mapping[str, Any]) -> str:
+    """A key as the user writes it, with the file that it names; config keys stand without their prefix."""
+    if not key.startswith("inputs."):
+        return key.removeprefix("config.")
+    key = key.removeprefix("inputs.")
+    file = now.get(f"config.{key}")
+    return f"content of {key}" + (f" ({file})" if file is not None else "")
