@@ -44,9 +44,9 @@ class ProcessReplayConfig(Settings):
     which it was sampled, so that rare tokens do not drown the others' gradients."""
     trust_mask: bool = True
     aggregation: Literal["constant", "token", "step", "trajectory"] = "constant"
-    reuse: int = Field(default=3, ge=0)
+    reuse: int = Field(default=3, ge=0, le=MANY)
     """Mixed passes after the fresh one (U)."""
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
     """Optimizer steps a pass."""
     window: int = Field(default=4, ge=0)
     """Greatest lag of a replayed trajectory, in policy versions."""
@@ -68,7 +68,7 @@ class GRPOConfig(Settings):
     kind: Literal["grpo"] = "grpo"
     passes: int = Field(default=1, ge=1, le=MANY)
     """Optimizer passes over a batch (mu); ``reuse + 1`` of process_replay is the fair control."""
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
     scale: Literal["none", "group"] = "group"
@@ -82,7 +82,7 @@ class RLOOConfig(Settings):
 
     kind: Literal["rloo"] = "rloo"
     passes: int = Field(default=1, ge=1, le=MANY)
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
     clip: float = Field(default=0.2, gt=0)
     """Of the whole sequence's ratio; of no effect in the first pass."""
     reward: Literal["outcome", "summed"] = "outcome"
@@ -100,7 +100,7 @@ class GiGPOConfig(Settings):
     gamma: float = Field(default=0.95, ge=0, le=1)
     """Discount a turn."""
     passes: int = Field(default=1, ge=1, le=MANY)
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.2, gt=0)
     scale: Literal["none", "group"] = "group"
@@ -114,7 +114,7 @@ class PPOConfig(Settings):
 
     kind: Literal["ppo"] = "ppo"
     passes: int = Field(default=4, ge=1, le=MANY)
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
     clip: float = Field(default=0.2, gt=0, lt=1)
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount a token."""
@@ -140,7 +140,7 @@ class BestOfKConfig(Settings):
     threshold: float = 1.0
     """Least outcome of a kept rollout."""
     passes: int = Field(default=2, ge=1, le=MANY)
-    minibatches: int = Field(default=1, ge=1)
+    minibatches: int = Field(default=1, ge=1, le=MANY)
 
 
 AlgorithmConfig = Annotated[
@@ -206,6 +206,15 @@ class PolicyConfig(Settings):
     monitors: MonitorConfig = MonitorConfig()
     kl: KLConfig = KLConfig()
     rollout: RolloutConfig = RolloutConfig()
+
+    @model_validator(mode="after")
+    def _an_iteration_ends(self) -> "PolicyConfig":
+        if (rollouts := self.tasks_per_iteration * self.group_size) > MANY:
+            raise ValueError(
+                f"tasks_per_iteration={self.tasks_per_iteration} times group_size={self.group_size} are "
+                f"{rollouts} rollouts an iteration; at most {MANY} are held at once"
+            )
+        return self
 
     @model_validator(mode="after")
     def _groups_can_compare(self) -> "PolicyConfig":

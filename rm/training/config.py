@@ -4,7 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from axiomrm.data.settings import LONG, Settings
+from axiomrm.data.settings import LONG, MANY, Settings
+
+WIDE = 65_536
+"""Greatest rank: models are narrower, and adapters of such a rank are larger than what they adapt."""
 
 
 def _ordered(sizes: tuple[int, int]) -> tuple[int, int]:
@@ -20,7 +23,7 @@ JointSize = Annotated[tuple[int, int], AfterValidator(_ordered)]
 class LoraSettings(Settings):
     """Low-rank adapters on all linear layers but the head; merged into the weights at the end."""
 
-    rank: int = Field(default=16, ge=1)
+    rank: int = Field(default=16, ge=1, le=WIDE)
     alpha: float = Field(default=32, gt=0)
     dropout: float = Field(default=0, ge=0, lt=1)
     last_layers: int | None = Field(default=None, ge=1)
@@ -52,7 +55,7 @@ class StageConfig(Settings):
     """Padded tokens of a forward pass."""
     accumulate: int = Field(default=1, ge=1)
     """Forward passes an optimizer step."""
-    epochs: float = Field(default=1, gt=0)
+    epochs: float = Field(default=1, gt=0, le=MANY)
     max_steps: int | None = Field(default=None, ge=1)
     """Stop earlier; the learning-rate schedule ends there."""
     max_train_tokens: int | None = Field(default=None, ge=1)

@@ -63,7 +63,7 @@ class JudgeStageConfig(Settings):
     """``muon``: orthogonalised steps for the matrices of hidden layers, AdamW for all else."""
     label_weight: float = Field(default=1.0, gt=0)
     """How much a label token counts beside a token of a note."""
-    epochs: float = Field(default=1.0, gt=0)
+    epochs: float = Field(default=1.0, gt=0, le=MANY)
     max_length: int = Field(default=1024, ge=8, le=LONG)
     """Tokens a row; a longer row is dropped and counted."""
     row_tokens: int = Field(default=1024, ge=8, le=LONG)

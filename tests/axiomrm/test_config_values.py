@@ -128,11 +128,30 @@ def test_a_switch_takes_a_boolean_and_a_real_number_an_integer(tmp_path: Path) -
         "synthesize.heldout_tasks",
         "evaluate.episodes",
         "threads",
+        "rm.rubric.train.epochs",
+        "rm.general.train.lora.rank",
+        "policy.train.algorithm.minibatches",
+        "policy.train.algorithm.reuse",
     ],
 )
 def test_a_number_with_too_many_noughts_is_refused(key: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{key}: found 100000000: input should be less than or equal to"):
-        loaded(tmp_path, f"{key}=100000000")
+    said = rf"{key}: found 100000000: input should be less than or equal to"
+    with pytest.raises(ConfigError, match=said):
+        loaded(tmp_path, "policy.train.algorithm.kind=process_replay", f"{key}=100000000")
+
+
+@pytest.mark.parametrize("kind", ["grpo", "rloo", "gigpo", "ppo", "best_of_k"])
+def test_minibatches_with_too_many_noughts_are_refused_of_every_algorithm(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"minibatches: found 100000000: input should be less than"):
+        loaded(tmp_path, f"policy.train.algorithm={{kind: {kind}, minibatches: 100000000}}")
+
+
+def test_an_iteration_of_more_rollouts_than_memory_holds_is_refused(tmp_path: Path) -> None:
+    said = (
+        r"tasks_per_iteration=10000 times group_size=1000 are 10000000 rollouts an iteration; at most 1000000"
+    )
+    with pytest.raises(ConfigError, match=said):
+        loaded(tmp_path, "policy.train.tasks_per_iteration=10000", "policy.train.group_size=1000")
 
 
 def test_a_large_run_is_not_refused(tmp_path: Path) -> None:
