@@ -6,6 +6,7 @@ A typed error of the main process ends the others with an error too. After any o
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from axiomrm.errors import ConfigError, Error
@@ -15,6 +16,8 @@ from axiomrm.policy_opt.engine_config import MismatchLimits
 from axiomrm.policy_opt.replica import AcceleratedReplica, OwnReplica, Replica
 
 Rows = list[dict[str, float]]
+WAIT = timedelta(days=7)
+"""How long a process waits for another; the launcher ends all of them once one has failed."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,16 @@ class _Over:
 
 
 def accelerator_of(config: PolicyConfig) -> Any:
-    """A new ``Accelerator`` where the configuration asks for one, else ``None``."""
+    """A new ``Accelerator`` where the configuration asks for one, else ``None``.
+
+    Its processes wait as long as it takes for the main one, which rolls out and judges alone: NCCL's ten
+    minutes are less than a long iteration.
+    """
     if not config.accelerate:
         return None
-    from accelerate import Accelerator
+    from accelerate import Accelerator, InitProcessGroupKwargs
 
-    return Accelerator()
+    return Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=WAIT)])
 
 
 def join(accelerator: Any, model: Any, optimizer: Any, algorithm: Algorithm) -> tuple[Replica, Any]:

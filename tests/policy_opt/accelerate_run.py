@@ -80,6 +80,7 @@ def main() -> None:
         found[algorithm.kind] = shared_run(
             toy.trainer(place, tests.config(algorithm=algorithm), accelerator=accelerator)
         )
+    found["rescored"] = tests.rescored(toy, folder / "rescored", accelerator)
     refused(toy.trainer(folder / "refused", tests.config(), accelerator=accelerator), found)
     try:
         toy.trainer(folder / "ppo", tests.config(algorithm=tests.ALGORITHMS[-1]), accelerator=accelerator)

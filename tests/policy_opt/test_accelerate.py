@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from accelerate import Accelerator
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, PPOConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.team import accelerator_of
 
 SHARED = [ProcessReplayConfig(), GRPOConfig(passes=2, reward="summed")]
 ALGORITHMS = [*SHARED, PPOConfig(passes=2, value_only_iterations=1)]
@@ -24,6 +28,32 @@ def config(**options: Any) -> PolicyConfig:
         iterations=3, tasks_per_iteration=3, group_size=3, learning_rate=3e-3, tokens_per_forward=1,
         rollout=RolloutConfig(max_turn_tokens=4), **options,
     )  # fmt: skip
+
+
+def rescored(toy: Any, folder: Path, accelerator: Any = None) -> dict[str, Any]:
+    """An iteration with one judge, then one with another, which is asked again about what is stored."""
+    options = config(algorithm=ProcessReplayConfig(rescore_turns=50)).model_copy(
+        update={"iterations": 1, "group_size": 6}
+    )
+    asked: list[int] = []
+
+    def other(trajectories: Any) -> list[TurnScores]:
+        asked.append(len(trajectories))
+        return [
+            replace(s, turns=[1 - r for r in s.turns], judge_revision="2") for s in toy.judge(trajectories)
+        ]
+
+    for iterations, judge in ((1, toy.judge), (2, other)):
+        options = options.model_copy(update={"iterations": iterations})
+        trainer = toy.trainer(folder, options, turn_judge=judge, accelerator=accelerator)
+        trainer.env_factory = lambda: toy.env(3, dense=False)
+        rows = trainer.run()
+    stored = [step for record in trainer.algorithm.buffer.records for step in record.steps]
+    return {
+        "asked": asked, "rows": rows, "model": trainer.model.state_dict(),
+        "judges": sorted({step.judge_revision for step in stored}),
+        "rewards": [step.r_local for step in stored],
+    }  # fmt: skip
 
 
 def untimed(rows: list[dict[str, float]]) -> str:
@@ -106,6 +136,26 @@ def test_what_the_other_process_computed_of_a_step_reaches_the_buffer(
     mine = [step.last_w for record in one.algorithm.buffer.records for step in record.steps]
     assert not any(math.isnan(w) for w in mine)
     assert two[0]["process_replay"]["weights"] == pytest.approx(mine, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_a_changed_judge_is_asked_again_by_the_main_process_alone_with_the_result_of_one(
+    toy: Any, tmp_path: Path, two: Any
+) -> None:
+    one = rescored(toy, tmp_path)
+    main, other = (seen["rescored"] for seen in two)
+    assert main["asked"] == one["asked"] and len(one["asked"]) == 2 and other["asked"] == []
+    assert main["judges"] == one["judges"] == ["2"]
+    assert main["rewards"] == one["rewards"] and {0.0, 1.0} <= set(one["rewards"])
+    alike(main["rows"], one["rows"])
+    for name, value in one["model"].items():
+        assert torch.equal(main["model"][name], other["model"][name])
+        torch.testing.assert_close(main["model"][name], value, atol=2e-4, rtol=1e-3)
+
+
+def test_others_wait_for_a_long_rollout_of_the_main_process(toy: Any) -> None:
+    accelerator = accelerator_of(config(accelerate=True))
+    assert accelerator.init_handler.timeout >= timedelta(days=1)  # NCCL's own is ten minutes
 
 
 @pytest.mark.slow
