@@ -2,7 +2,8 @@
 
 The names and their types are read from vLLM's source, the class ``EngineArgs`` of ``engine/arg_utils.py``:
 importing vLLM takes seconds and memory, reading a file does not. Checked are names, and the values of options
-that are plain numbers, words or switches. Where vLLM is written otherwise, it is left to say so itself.
+that are plain numbers, words or switches, against the bounds and words of `engine_limits`. Where vLLM is
+written otherwise, it is left to say so itself.
 """
 
 import ast
@@ -14,8 +15,9 @@ from typing import Any
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.engine_config import EngineConfig, VllmEngine
+from axiomrm.policy_opt.engine_limits import Limits, beyond, no_word, read_limits
 
-SOURCE, CLASS = "engine/arg_utils.py", "EngineArgs"
+SOURCE, CONFIG, CLASS = "engine/arg_utils.py", "config", "EngineArgs"
 PLAIN: dict[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
 """Types as vLLM writes them, and the values that fit; an integer is a number."""
 
@@ -48,13 +50,16 @@ def check_options(engine: EngineConfig, key: str) -> None:
     known = accepted_options() if options else None
     if known is None:
         return
+    source = _source()
+    assert source is not None  # it names the options
+    limits = read_limits(source.parents[1] / CONFIG)
     faults = [
         f"{key}.{name}: found {value!r}: {fault}"
         for name, value in options.items()
-        if (fault := _fault(name, value, known)) is not None
+        if (fault := _fault(name, value, known, limits)) is not None
     ]
     if faults:
-        raise ConfigError(f"{'; '.join(faults)}; all options stand in class {CLASS} of {_source()}")
+        raise ConfigError(f"{'; '.join(faults)}; all options stand in class {CLASS} of {source}")
 
 
 def accepted_options() -> dict[str, str] | None:
@@ -79,13 +84,18 @@ def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str]]:
             yield node.target.id, ast.unparse(node.annotation)
 
 
-def _fault(name: str, value: Any, known: dict[str, str]) -> str | None:
+def _fault(name: str, value: Any, known: dict[str, str], limits: Limits) -> str | None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
         return f"vLLM has no such option{hint}"
     parts = set(known[name].split(" | ")) - {"None"}
-    if value is None or not parts <= set(PLAIN):  # a field without "None" may still have it as its default
+    if value is None:  # a field without "None" may still have it as its default
         return None
-    fits = any(type(value) in PLAIN[part] for part in parts)
-    return None if fits else f"vLLM takes {known[name]}"
+    if len(parts) == 1 and (words := limits.words.get(*parts)):
+        return no_word(value, words)
+    if not parts <= set(PLAIN):
+        return None
+    if not any(type(value) in PLAIN[part] for part in parts):
+        return f"vLLM takes {known[name]}"
+    return beyond(value, limits.bounds.get(name, {})) if type(value) in (int, float) else None

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from axiomrm.config import RunConfig, load_config
 from axiomrm.errors import ConfigError
@@ -33,6 +33,29 @@ class EngineArgs:
     revision: str | None = None
     quantization: QuantizationMethods | str | None = None
     limit_mm_per_prompt: dict[str, int] = get_field(MultiModalConfig, "limit_per_prompt")
+    max_len: int | None = None
+    kv_cache_dtype: CacheDType = CacheConfig.cache_dtype
+    runner: RunnerOption = ModelConfig.runner
+    strange: StrangeType = ModelConfig.strange
+'''
+CONFIG = '''\
+CacheDType = Literal["auto", "fp8_e5m2"]
+RunnerType = Literal["generate", "pooling"]
+RunnerOption = Literal["auto", RunnerType]
+StrangeType = Literal["auto", ELSEWHERE]
+
+@config
+class CacheConfig:
+    """A few fields, as vLLM writes them."""
+
+    max_num_seqs: int = Field(default=DEFAULT, ge=1)
+    gpu_memory_utilization: float = Field(default=0.92, gt=0, le=1)
+    max_len: int = Field(default=None, ge=-1)
+
+class OtherConfig:
+    """The field of another class."""
+
+    max_len: int = Field(default=None, ge=1)
 '''
 KEY = "rollout.engine.options"
 
@@ -44,6 +67,8 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "engine").mkdir(parents=True)
     (home / "__init__.py").write_text("raise RuntimeError('imported')")
     (home / "engine" / "arg_utils.py").write_text(SOURCE)
+    (home / "config").mkdir()
+    (home / "config" / "cache.py").write_text(CONFIG)
     monkeypatch.delitem(sys.modules, "vllm", raising=False)
     monkeypatch.syspath_prepend(tmp_path / "site")
     return home
@@ -65,6 +90,11 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
         ("max_num_seqs", True, r"found True: vLLM takes int \| None"),
         ("gpu_memory_utilization", "half", r"found 'half': vLLM takes float"),
         ("enforce_eager", 1, r"found 1: vLLM takes bool"),
+        ("max_num_seqs", 0, r"options\.max_num_seqs: found 0: vLLM takes a number at least 1; all options"),
+        ("gpu_memory_utilization", 1.5, r"found 1\.5: vLLM takes a number at most 1; all"),
+        ("gpu_memory_utilization", 0, r"found 0: vLLM takes a number greater than 0; all"),
+        ("kv_cache_dtype", "int2", r"found 'int2': vLLM takes one of 'auto', 'fp8_e5m2'; all"),
+        ("runner", 3, r"found 3: vLLM takes one of 'auto', 'generate', 'pooling'; all"),
         ("revision", [1], r"found \[1\]: vLLM takes str \| None"),
     ],
 )  # fmt: skip
@@ -84,7 +114,13 @@ def test_all_wrong_options_are_named_at_once_and_right_ones_pass() -> None:
     with pytest.raises(ConfigError) as caught:
         check_options(VllmEngine(options={"a": 1, "enforce_eager": "yes"}), KEY)
     assert "options.a: " in str(caught.value) and "options.enforce_eager: " in str(caught.value)
-    right = {"max_num_seqs": 4, "gpu_memory_utilization": 1, "enforce_eager": True, "revision": None}
+    right: dict[str, JsonValue] = {
+        "max_num_seqs": 4,
+        "gpu_memory_utilization": 1,
+        "enforce_eager": True,
+        "revision": None,
+    }
+    right |= {"max_len": 0, "kv_cache_dtype": "fp8-e5m2", "runner": "pooling", "strange": "x"}
     check_options(VllmEngine(options={**right, "quantization": "fp8", "limit_mm_per_prompt": {"x": 1}}), KEY)
 
 
@@ -161,6 +197,10 @@ def test_the_installed_vllm_is_read_without_being_imported() -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'max_num_seqs'"):
         check_options(VllmEngine(options={"max_num_seq": 4}), KEY)
     check_options(VllmEngine(options={"max_num_seqs": 4, "gpu_memory_utilization": 0.5}), KEY)
+    with pytest.raises(
+        ConfigError, match=r"found 1\.5: vLLM takes a number at most 1.*found 'x': vLLM takes one of 'auto'"
+    ):
+        check_options(VllmEngine(options={"gpu_memory_utilization": 1.5, "kv_cache_dtype": "x"}), KEY)
     assert not {name for name in set(sys.modules) - before if name.startswith("vllm")}
 
 
