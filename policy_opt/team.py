@@ -12,7 +12,7 @@ from typing import Any
 from axiomrm.errors import ConfigError, Error
 from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, Minibatch
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.engine_config import MismatchLimits
+from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
 from axiomrm.policy_opt.replica import AcceleratedReplica, OwnReplica, Replica
 
 Rows = list[dict[str, float]]
@@ -48,11 +48,13 @@ def accelerator_of(config: PolicyConfig) -> Any:
     return Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=WAIT)])
 
 
-def join(accelerator: Any, model: Any, optimizer: Any, algorithm: Algorithm) -> tuple[Replica, Any]:
+def join(
+    accelerator: Any, model: Any, optimizer: Any, algorithm: Algorithm, config: PolicyConfig
+) -> tuple[Replica, Any]:
     """This process's replica, and the optimizer to use from now on.
 
     Raises:
-        ConfigError: several processes with an algorithm that they cannot share.
+        ConfigError: several processes with an algorithm or an engine that they cannot share.
     """
     if accelerator is None:
         return OwnReplica(model), optimizer
@@ -61,6 +63,11 @@ def join(accelerator: Any, model: Any, optimizer: Any, algorithm: Algorithm) -> 
         raise ConfigError(
             f"accelerate: {replica.processes} processes, and {type(algorithm).__name__} has a value head "
             "whose gradient is not exchanged; use one process or another algorithm"
+        )
+    if replica.processes > 1 and isinstance(config.rollout.engine, VllmEngine):
+        raise ConfigError(
+            f"accelerate: {replica.processes} processes, and rollout.engine 'vllm' runs in the main one "
+            "alone, where it would wait for the others forever; use one process, or kind 'transformers'"
         )
     return replica, replica.optimizer
 

@@ -96,7 +96,7 @@ class PolicyTrainer:
         optimizer = torch.optim.AdamW(
             self._parameter_groups(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-        self.replica, self.optimizer = join(accelerator, model, optimizer, self.algorithm)
+        self.replica, self.optimizer = join(accelerator, model, optimizer, self.algorithm, config)
         self.reference = starting_policy(model) if config.kl.enabled and leads(self.replica) else None
         self.sampler = build_sampler(config.rollout, model, chat.end_ids)
         self.iteration = 0

@@ -82,10 +82,11 @@ def main() -> None:
         )
     found["rescored"] = tests.rescored(toy, folder / "rescored", accelerator)
     refused(toy.trainer(folder / "refused", tests.config(), accelerator=accelerator), found)
-    try:
-        toy.trainer(folder / "ppo", tests.config(algorithm=tests.ALGORITHMS[-1]), accelerator=accelerator)
-    except ConfigError as error:
-        found["ppo"] = str(error)
+    for name, options in tests.UNSHARED.items():
+        try:
+            toy.trainer(folder / name, tests.config().model_copy(update=options), accelerator=accelerator)
+        except ConfigError as error:
+            found[name] = str(error)
     torch.save(found, folder / f"rank{accelerator.process_index}.pt")
     accelerator.end_training()
 

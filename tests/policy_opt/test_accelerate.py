@@ -16,11 +16,13 @@ from accelerate import Accelerator
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, PPOConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.engine_config import VllmEngine
 from axiomrm.policy_opt.reward import TurnScores
 from axiomrm.policy_opt.team import accelerator_of
 
 SHARED = [ProcessReplayConfig(), GRPOConfig(passes=2, reward="summed")]
 ALGORITHMS = [*SHARED, PPOConfig(passes=2, value_only_iterations=1)]
+UNSHARED = {"ppo": {"algorithm": ALGORITHMS[-1]}, "vllm": {"rollout": RolloutConfig(engine=VllmEngine())}}
 
 
 def config(**options: Any) -> PolicyConfig:
@@ -168,3 +170,10 @@ def test_a_refused_batch_ends_both_processes_with_its_reason(two: Any) -> None:
 @pytest.mark.slow
 def test_a_value_head_is_refused_where_its_gradient_would_not_be_shared(two: Any) -> None:
     assert all("2 processes, and PPO has a value head" in seen["ppo"] for seen in two)
+
+
+@pytest.mark.slow
+def test_an_engine_that_would_wait_for_the_other_process_is_refused(two: Any) -> None:
+    assert all(
+        "2 processes, and rollout.engine 'vllm' runs in the main one alone" in seen["vllm"] for seen in two
+    )

@@ -167,3 +167,14 @@ def test_a_name_that_is_neither_a_folder_nor_on_the_hub_is_refused_at_once(
         ConfigError, match=r"^policy\.heldout: .*'judges/mine' \(no folder of this name here\) cannot"
     ):
         start(tmp_path, "policy.heldout={kind: rubric_judge, judge: judges/mine}")
+
+
+def test_a_run_that_a_launcher_started_several_times_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"^policy: started as one of 2 processes \(WORLD_SIZE\)"):
+        start(tmp_path)
+    assert not (tmp_path / "runs").exists()
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert "policy" in start(tmp_path)
