@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from axiomrm.cli_judge import Loading, judge_for
 from axiomrm.data.jsonl import Rejected
 from axiomrm.data.reading import stream_trajectories
 from axiomrm.data.trajectory import Trajectory
@@ -14,6 +15,7 @@ from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.audit import audit
 from axiomrm.policy_opt.audit_verdict import Audit, Interval
 from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.score_summary import items_for_a_model
 
 SHOWN = 5
 """Reasons and criteria listed."""
@@ -29,7 +31,7 @@ def audit_file(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of text")] = False,
     out: Annotated[Path | None, typer.Option(help="write the JSON here too")] = None,
     spot_checks: Annotated[int, typer.Option(min=0, help="rollouts to read for each reason")] = 3,
-    seed: Annotated[int, typer.Option(help="of the bootstrap")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the bootstrap")] = 0,
 ) -> None:
     """Say whether a process reward predicts success, and whether it looks gamed, before training on it.
 
@@ -39,10 +41,8 @@ def audit_file(
     place = Path(f"{rollouts.stem}.rejected.jsonl")
     if out is not None:
         check_output(out, rollouts, (place,))
-    if model is not None and rubric is None:
-        raise ConfigError(
-            f"--model {model}: a judge needs a --rubric to ask; without one turn_rewards are read"
-        )
+    loading = Loading(model=model, served_model=served_model)
+    _refuse_idle(loading, rubric)
     read = list(stream_trajectories(rollouts, rejected))
     if rejected:
         check_rejected(place, f"audit {rollouts}")
@@ -50,7 +50,7 @@ def audit_file(
         typer.echo(f"{len(rejected)} records rejected, see {place}", err=True)
     if not read:
         raise DataError(f"{rollouts}: no rollout could be read ({len(rejected)} records rejected)")
-    answers = None if rubric is None else _ask(read, rubric, model, served_model)
+    answers = None if rubric is None else _ask(read, rubric, loading)
     found = audit(read, answers, spot_checks=spot_checks, seed=seed)
     if out is not None:
         with atomic_file(out) as handle:
@@ -60,17 +60,31 @@ def audit_file(
         raise typer.Exit(1)
 
 
-def _ask(read: Sequence[Trajectory], rubric: str, model: str | None, served_model: str) -> list[TurnScores]:
+def _refuse_idle(loading: Loading, rubric: str | None) -> None:
+    if loading.model is not None and rubric is None:
+        raise ConfigError(
+            f"--model {loading.model}: a judge needs a --rubric to ask; without one turn_rewards are read"
+        )
+    if loading.served_model and not loading.served:
+        raise ConfigError(
+            f"--served-model {loading.served_model}: is of a server; "
+            f"--model {loading.model} is no http:// URL"
+        )
+
+
+def _ask(read: Sequence[Trajectory], rubric: str, loading: Loading) -> list[TurnScores]:
     from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
-    from axiomrm.rm.reward_model import RewardModel
     from axiomrm.rubrics import Rubric
 
     loaded = Rubric.load(rubric)
-    if model is None:
-        return programmatic_reward(loaded)(read)
-    if model.startswith(("http://", "https://")):
-        return rubric_judge(RewardModel.connect(model, model=served_model), loaded)(read)
-    return rubric_judge(RewardModel.from_pretrained(model), loaded)(read)
+    if loading.model is not None:
+        return rubric_judge(judge_for(loading, {}), loaded)(read)
+    if needing := items_for_a_model(loaded):
+        raise ConfigError(
+            f"--rubric {rubric}: {len(needing)} of its items need a judge model: --model FOLDER, "
+            f"hub id or URL ({', '.join(sorted(needing))})"
+        )
+    return programmatic_reward(loaded)(read)
 
 
 def lines(found: Audit) -> Iterator[str]:

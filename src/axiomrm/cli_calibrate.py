@@ -63,7 +63,9 @@ def gate(
     critique: Annotated[Path, typer.Argument(help="the same recordings, mode critique")],
     labels: LabelFile,
     rubric: RubricName,
-    max_loss: Annotated[float, typer.Option(help="points of agreement that may be lost")] = 100 * MAX_LOSS,
+    max_loss: Annotated[
+        float, typer.Option(min=0, max=100, help="points of agreement that may be lost")
+    ] = 100 * MAX_LOSS,
 ) -> None:
     """Pick the cheapest gate that agrees with people almost as often as critiques everywhere."""
     sets = label_sets(Rubric.load(rubric))

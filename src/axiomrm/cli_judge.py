@@ -1,6 +1,7 @@
 """The judge that a command line names: which model, behind which engine or server, asked how."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +21,10 @@ LOCAL = ("engine", "dtype", "device")
 """Options of a model that runs here."""
 SERVED = ("served_model", "tokenizer", "patience", "concurrency", "rpm", "tpm")
 """Options of a model behind HTTP."""
+
+
+_OTHERWISE = {"deadline_s": "--patience", "judge url": "--model", "prompt template": "--template"}
+"""Words of the library that are not the option's own."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,11 @@ class How:
         return told | ({"calibration": None} if self.calibration == "off" else {})
 
 
+_TYPED = _OTHERWISE | {
+    field.name: f"--{field.name.replace('_', '-')}" for kind in (Loading, How) for field in fields(kind)
+}
+
+
 def refuse_idle(loading: Loading, given: Mapping[str, str]) -> None:
     """Nothing that was typed may go unread.
 
@@ -130,27 +140,65 @@ def judge_for(loading: Loading, options: Mapping[str, Any]) -> RewardModel:
         options: of ``How``.
 
     Raises:
-        ConfigError: there is no such folder, or the model cannot be this judge.
+        ConfigError: there is no such folder, or the model cannot be this judge; names the option.
         JudgeError: no server answers.
     """
-    model = loading.model
-    if model is None:
+    if loading.model is None:
         return RewardModel.programmatic()
-    if loading.served:
-        limits = {name: getattr(loading, name) for name in ("concurrency", "rpm", "tpm")}
-        return RewardModel.connect(
-            model.split(","),
-            model=loading.served_model,
-            tokenizer=loading.tokenizer,
-            deadline_s=loading.patience,
-            **limits,
-            **options,
-        )
+    with as_typed():
+        return _connected(loading, options) if loading.served else local(loading.model, loading, options)
+
+
+def _connected(loading: Loading, options: Mapping[str, Any]) -> RewardModel:
+    if not loading.served_model:
+        raise ConfigError(f"--model {loading.model}: a server needs --served-model, the model's name there")
+    limits = {name: getattr(loading, name) for name in ("concurrency", "rpm", "tpm")}
+    return RewardModel.connect(
+        (loading.model or "").split(","),
+        model=loading.served_model,
+        tokenizer=loading.tokenizer,
+        deadline_s=loading.patience,
+        **limits,
+        **options,
+    )
+
+
+def local(
+    model: str, loading: Loading, options: Mapping[str, Any] | None = None, option: str = "--model"
+) -> RewardModel:
+    """A judge that runs here.
+
+    Args:
+        model: checkpoint folder or hub id.
+        loading: behind which engine.
+        options: of ``How``.
+        option: as which ``model`` was typed.
+
+    Raises:
+        ConfigError: there is no such folder, or the model cannot be this judge.
+    """
     if _looks_like_a_path(model) and not Path(model).is_dir():
         what = "is a file, not a folder" if Path(model).is_file() else "there is no such folder"
-        raise ConfigError(f"--model {model}: {what}; expected a checkpoint folder, a hub id or a URL")
+        raise ConfigError(f"{option} {model}: {what}; expected a checkpoint folder, a hub id or a URL")
     place = {name: getattr(loading, name) for name in ("engine", "dtype", "device")}
-    return RewardModel.from_pretrained(model, **place, **options)
+    return RewardModel.from_pretrained(model, **place, **(options or {}))
+
+
+@contextmanager
+def as_typed(model: str = "--model") -> Iterator[None]:
+    """Errors that begin with a parameter of the library name the option of that parameter instead.
+
+    Args:
+        model: the option of a judge's model.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        message = str(error)
+        for name, option in (_TYPED | {"model": model}).items():
+            if message.startswith(f"{name} "):
+                raise ConfigError(option + message.removeprefix(name)) from error
+        raise
 
 
 def cached(judge: RewardModel, loading: Loading) -> RewardModel:

@@ -11,7 +11,7 @@ from axiomrm.errors import ConfigError, DataError
 from axiomrm.rubrics.convert.files import Plan, plan
 from axiomrm.rubrics.findings import errors_of
 from axiomrm.rubrics.imports import LIBRARY
-from axiomrm.rubrics.improve import accepted, read_proposal, read_rows
+from axiomrm.rubrics.improve import Improvement, accepted, read_proposal, read_rows
 from axiomrm.rubrics.improve import improve as propose
 from axiomrm.rubrics.load import find
 from axiomrm.rubrics.rubric import Rubric
@@ -43,13 +43,8 @@ def convert(
         criterion=criterion,
         search=rubric_path or (),
     )
-    typer.echo(made.report.text(), err=True)
-    if report is not None and not (strict and not made.report.empty):
-        with atomic_file(report) as handle:
-            handle.write(made.report.as_json())
-    if strict and not made.report.empty:
-        typer.echo(f"--strict: {len(made.report.losses)} losses, nothing written", err=True)
-        raise typer.Exit(2)
+    _refuse_folders(made, report)
+    _say_losses(made, report, strict)
     failed = _lint(made)
     made.write()
     for path, _ in made.files[:5]:
@@ -57,6 +52,23 @@ def convert(
     if len(made.files) > 5:
         typer.echo(f"and {len(made.files) - 5} more files")
     raise typer.Exit(1 if failed and activate else 0)
+
+
+def _say_losses(made: Plan, report: Path | None, strict: bool) -> None:
+    """Name what is lost; nothing may be with ``strict``."""
+    typer.echo(made.report.text(), err=True)
+    if report is not None and not (strict and not made.report.empty):
+        with atomic_file(report) as handle:
+            handle.write(made.report.as_json())
+    if strict and not made.report.empty:
+        typer.echo(f"--strict: {len(made.report.losses)} losses, nothing written", err=True)
+        raise typer.Exit(2)
+
+
+def _refuse_folders(made: Plan, report: Path | None) -> None:
+    for option, path in [*(("", path) for path, _ in made.files), ("--report ", report)]:
+        if path is not None and path.is_dir():
+            raise ConfigError(f"{option}{path}: a folder; name a file in it")
 
 
 def _lint(made: Plan) -> bool:
@@ -96,6 +108,8 @@ def improve(
 
     Writes proposal.yaml, proposal.diff and evidence.md; the rubric itself changes only with --accept.
     """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: a file; name a folder for the proposal")
     path = find(rubric, tuple(rubric_path or ()))
     loaded = Rubric.load(path, search=tuple(rubric_path or ()))
     if accept is not None:
@@ -105,7 +119,11 @@ def improve(
         raise ConfigError("give --scores (rows of axiomrm score) to look for faults, or --accept a proposal")
     if only is not None:
         raise ConfigError("--only goes with --accept")
-    found = propose(loaded, read_rows(scores, labels, transcripts or ()))
+    _write(propose(loaded, read_rows(scores, labels, transcripts or ())), out)
+
+
+def _write(found: Improvement, out: Path) -> None:
+    """Put a proposal into a folder and say what it changes."""
     texts = {
         "proposal.yaml": found.proposal.to_yaml(),
         "proposal.diff": found.diff,

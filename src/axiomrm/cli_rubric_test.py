@@ -52,9 +52,10 @@ def test(
 def _model(name: str | None) -> "RewardModel | None":
     if name is None:
         return None
-    from axiomrm.rm.reward_model import RewardModel
+    from axiomrm.cli_judge import Loading, as_typed, local
 
-    return RewardModel.from_pretrained(name)
+    with as_typed("--judge"):
+        return local(name, Loading(), option="--judge")
 
 
 def _cases(rubric: Rubric, model: "RewardModel | None") -> int:

@@ -4,7 +4,7 @@ import importlib
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from axiomrm.config import RunConfig, load_config
+from axiomrm.config_file import OVERRIDE
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.presets import PRESETS
 from axiomrm.progress import reporter_for_terminal
@@ -109,10 +110,9 @@ def train_policy(
     accept_code_change: AcceptCode = False,
 ) -> None:
     """Train the policy, with the judge and the cold start that it needs."""
-    chosen = [] if algorithm is None else _only(algorithm)
-    result = _run(
-        _load(config, [*chosen, *(overrides or [])], name), runs_dir, "policy", fresh, accept_code_change
-    )
+    chosen = {} if algorithm is None else _only(algorithm)
+    loaded = _load(config, overrides, name, chosen)
+    result = _run(loaded, runs_dir, "policy", fresh, accept_code_change)
     typer.echo(f"policy: {result.run_dir / 'policy'}")
 
 
@@ -137,17 +137,34 @@ def load_stages(names: Sequence[str] = PIPELINE) -> list[Stage]:
     return stages
 
 
-def _only(algorithm: str) -> list[str]:
-    """Overrides that make an algorithm the one arm; later ones may change its settings."""
+def _only(algorithm: str) -> dict[str, str]:
+    """Overrides that make an algorithm the one arm, and what was typed; later ones may change it."""
     if algorithm not in PRESETS:
         raise ConfigError(f"--algorithm {algorithm!r}: there is none; known: {', '.join(PRESETS)}")
     settings = PRESETS[algorithm].model_dump_json()
-    return [f"policy.train.algorithm={settings}", "policy.arms={}"]
+    return dict.fromkeys((f"policy.train.algorithm={settings}", "policy.arms={}"), f"--algorithm {algorithm}")
 
 
-def _load(config: Path, overrides: Sequence[str] | None, name: str | None) -> RunConfig:
-    named = [f"name={json.dumps(name)}"] if name is not None else []
-    return load_config(config, [*(overrides or []), *named])
+def _load(
+    config: Path, overrides: Sequence[str] | None, name: str | None, chosen: Mapping[str, str] | None = None
+) -> RunConfig:
+    """The configuration; an error names an option as it was typed, not the override that it stands for.
+
+    Args:
+        config: the YAML file.
+        overrides: typed by the user.
+        name: of ``--name``.
+        chosen: overrides of other options, before the user's own: what was typed for each.
+    """
+    chosen = chosen or {}
+    named = {} if name is None else {f"name={json.dumps(name)}": f"--name {name!r}"}
+    try:
+        return load_config(config, [*chosen, *(overrides or []), *named])
+    except ConfigError as error:
+        message = str(error)
+        for override, typed in {**chosen, **named}.items():
+            message = message.replace(f"{OVERRIDE}{override!r}", typed)
+        raise ConfigError(message) from error
 
 
 def _run(

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from axiomrm.cli_groups import given, grouped
-from axiomrm.cli_judge import How, Loading, cached, judge_for, refuse_idle
+from axiomrm.cli_judge import How, Loading, as_typed, cached, judge_for, refuse_idle
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
@@ -61,7 +61,10 @@ def score(
     judge = cached(judge_for(loading, options), loading)
     target = output.out or Path(f"{logs.stem}.{loaded.id}.scored.jsonl")
     told = _teller()
-    summary = score_file(logs, loaded, judge, target, limit=output.limit, replace=output.replace, told=told)
+    with as_typed():
+        summary = score_file(
+            logs, loaded, judge, target, limit=output.limit, replace=output.replace, told=told
+        )
     for line in report(summary, target, judge):
         typer.echo(line)
     if summary.failure_share > FAILURE_LIMIT:

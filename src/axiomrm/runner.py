@@ -78,7 +78,6 @@ def run_pipeline(
             that is still to come refuses the configuration.
         Interrupted: Ctrl-C or a signal, once the run can go on from its folder.
     """
-    reporter = reporter or Silent()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
     _check_config(wanted, config, run_dir, fresh=fresh)
@@ -86,12 +85,7 @@ def run_pipeline(
     _make_folder(run_dir, runs_root)
     with run_lock(run_dir):
         _prepare(run_dir, config, manifest, fresh=fresh, accept_code_change=accept_code_change)
-        try:
-            return RunResult(run_dir, _run_stages(wanted, config, run_dir, reporter))
-        except KeyboardInterrupt as stop:
-            raise Interrupted from stop
-        finally:
-            reporter.close()
+        return RunResult(run_dir, _run_to_the_end(wanted, config, run_dir, reporter or Silent()))
 
 
 def run_one(stage: Stage, run_dir: Path, config: RunConfig, reporter: Reporter | None = None) -> StageRecord:
@@ -140,10 +134,10 @@ def _check_config(stages: Sequence[Stage], config: RunConfig, run_dir: Path, *, 
 def _make_folder(run_dir: Path, runs_root: Path) -> None:
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(
-            f"--runs-dir {runs_root}: {run_dir} cannot be a folder, a file is in the way"
-        ) from error
+    except OSError as error:
+        in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "a file is in the way" if in_the_way else error.strerror or error
+        raise ConfigError(f"--runs-dir {runs_root}: {run_dir} cannot be a folder, {why}") from error
 
 
 def _prepare(
@@ -184,6 +178,17 @@ def _refuse_strangers(run_dir: Path) -> None:
         raise ConfigError(
             f"{run_dir}: holds {strangers[:3]!r} but no manifest.json: no run folder; use another --name"
         )
+
+
+def _run_to_the_end(
+    stages: Sequence[Stage], config: RunConfig, run_dir: Path, reporter: Reporter
+) -> dict[str, StageRecord]:
+    try:
+        return _run_stages(stages, config, run_dir, reporter)
+    except KeyboardInterrupt as stop:
+        raise Interrupted from stop
+    finally:
+        reporter.close()
 
 
 def _run_stages(

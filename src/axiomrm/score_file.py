@@ -155,6 +155,8 @@ def _check_paths(logs: Path, target: Path) -> None:
         raise DataError(
             f"{logs}: {'a folder' if logs.is_dir() else 'there is no such file'}; a file is expected"
         )
+    if target.is_dir():
+        raise ConfigError(f"--out {target}: a folder; name a file in it")
     beside = rejected_path(target)
     check_output(target, logs, (beside, target.with_name(target.name + ".partial")))
     check_rejected(beside, f"--out {target}")
