@@ -80,24 +80,32 @@ def compile_criteria(
     if view.purpose != "criteria_generation":
         raise ConfigError(f"criteria need a view for 'criteria_generation', this one is for {view.purpose!r}")
     _check_templates(view, rubric)
+    share(n_events, maximum=lambda_max, kappa=kappa)  # refuses its arguments before anything is compiled
     budget = min(rubric.policy.personal_budget, lambda_max)
-    share(
-        n_events, maximum=lambda_max, kappa=kappa
-    )  # complains about its arguments before anything is compiled
-    wanted = {key for t in rubric.templates for key in t.reads}
-    slots = {k: v for k, v in view.read(features).items() if k in wanted}
-    found = {i.id for i in rubric.bind(features, Personal(slots, budget)).items if i.personal}
-    reads = {t.id: t.reads for t in rubric.templates if t.id in found}
-    used = {key: slots[key] for key in sorted({key for keys in reads.values() for key in keys})}
+    reads, used = _active_here(view, rubric, features, budget)
     n_eff = n_events + STATED_WORTH * sum(_stated(view, key, features) for key in used)
-    kept = {name: weight for name, weight in sorted((weights or {}).items()) if name in found}
+    kept = {name: weight for name, weight in sorted((weights or {}).items()) if name in reads}
     personal = Personal(used, share(n_eff, maximum=budget, kappa=kappa), weights=kept)
     active = rubric.bind(features, personal)
     criteria = tuple(
         PersonalCriterion(i.id, i.statement, i.weight, reads[i.id]) for i in active.items if i.personal
     )
-    left_out = tuple(t.id for t in rubric.templates if t.id not in found)
-    return PersonalRubric(rubric, personal, active, criteria, n_eff, active.share, left_out)
+    return PersonalRubric(rubric, personal, active, criteria, n_eff, active.share, _left_out(rubric, reads))
+
+
+def _left_out(rubric: Rubric, reads: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(template.id for template in rubric.templates if template.id not in reads)
+
+
+def _active_here(
+    view: ProfileView, rubric: Rubric, features: Mapping[str, Any], budget: float
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
+    """The slots that each template with a criterion here reads, and the values of all these slots."""
+    wanted = {key for t in rubric.templates for key in t.reads}
+    slots = {k: v for k, v in view.read(features).items() if k in wanted}
+    found = {i.id for i in rubric.bind(features, Personal(slots, budget)).items if i.personal}
+    reads = {t.id: t.reads for t in rubric.templates if t.id in found}
+    return reads, {key: slots[key] for key in sorted({key for keys in reads.values() for key in keys})}
 
 
 def _check_templates(view: ProfileView, rubric: Rubric) -> None:

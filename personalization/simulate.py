@@ -166,10 +166,9 @@ def draw_pairs(
     Raises:
         DataError: two recordings share an id, or there are too few pairs.
     """
-    by_id = {t.id: t for t in recordings}
-    if len(by_id) < len(recordings):
+    if len({t.id for t in recordings}) < len(recordings):
         raise DataError("two recordings share an id; name the agents of one task differently")
-    seen = {t.id: _Seen(behaviour_of(t), quality_of(t)) for t in recordings}
+    seen = {t.id: _Seen(t.task_id, behaviour_of(t), quality_of(t)) for t in recordings}
     equal, other = _candidates(recordings, seen)
     if len(equal) + len(other) < per_user:
         raise DataError(f"{len(equal) + len(other)} pairs of different habits, need {per_user} a user")
@@ -178,19 +177,23 @@ def draw_pairs(
         n_equal = min(len(equal), max(round(per_user * equal_share), per_user - len(other)))
         chosen = rng.sample(equal, n_equal) + rng.sample(other, min(len(other), per_user - n_equal))
         rng.shuffle(chosen)
-        for first, second in chosen:
-            a, b = (first, second) if rng.random() < 0.5 else (second, first)
-            gap = user.utility(*seen[a].told) - user.utility(*seen[b].told)
-            choice: Literal["a", "b"] = (
-                "a" if rng.random() < 1 / (1 + math.exp(-user.steepness * gap)) else "b"
-            )
-            same = seen[a].quality == seen[b].quality
-            out.append(UserPair(user.id, a, b, by_id[a].task_id, choice, same))
+        out += [_choice(user, pair, seen, rng) for pair in chosen]
     return out
+
+
+def _choice(
+    user: SimulatedUser, pair: tuple[str, str], seen: Mapping[str, "_Seen"], rng: random.Random
+) -> UserPair:
+    """What the user prefers of two recordings, shown in either order."""
+    a, b = pair if rng.random() < 0.5 else (pair[1], pair[0])
+    gap = user.utility(*seen[a].told) - user.utility(*seen[b].told)
+    choice: Literal["a", "b"] = "a" if rng.random() < 1 / (1 + math.exp(-user.steepness * gap)) else "b"
+    return UserPair(user.id, a, b, seen[a].task_id, choice, seen[a].quality == seen[b].quality)
 
 
 @dataclass(frozen=True)
 class _Seen:
+    task_id: str
     behaviour: Mapping[str, float | None]
     quality: tuple[float, float]
 

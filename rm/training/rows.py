@@ -9,7 +9,7 @@ that says again what another row says, is dropped and counted.
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -164,22 +164,35 @@ def make_rows(
         ConfigError: a share lies outside [0, 1], or the template takes no joint questions.
         DataError: an example's label is none of its labels.
     """
-    for name, share in (("direct_share", direct_share), ("joint_share", joint_share)):
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{name} {share!r} must lie in [0, 1]")
+    _check_shares(direct_share=direct_share, joint_share=joint_share)
     groups = _groups(examples, prompter, joint_share, joint_size, seed)
     sets = label_sets or {}
-    labels = [_checked_labels(example, index, sets) for index, example in enumerate(examples)]
+    asked = [(example, _checked_labels(example, index, sets)) for index, example in enumerate(examples)]
     direct = _direct_groups(examples, groups, direct_share, seed)
+
+    def row_of(number: int) -> JudgeRow:
+        row = _row([asked[i] for i in groups[number]], prompter, number in direct, seed, guidelines)
+        return replace(row, label_weight=label_weight)
+
+    return _collected(groups, row_of, max_tokens)
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name} {share!r} must lie in [0, 1]")
+
+
+def _collected(groups: Sequence[Sequence[int]], row_of: Callable[[int], JudgeRow], max_tokens: int) -> RowSet:
+    """The rows of all groups; those that cannot be are dropped with the reason."""
     made = RowSet()
     for number, members in enumerate(groups):
-        asked = [(examples[i], labels[i]) for i in members]
         try:
-            row = _row(asked, prompter, number in direct, seed, guidelines)
+            row = row_of(number)
         except ConfigError as error:
             made.drop(members, "bad_input", str(error))
         else:
-            made.take(members, replace(row, label_weight=label_weight), max_tokens)
+            made.take(members, row, max_tokens)
     return made
 
 

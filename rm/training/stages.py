@@ -99,13 +99,7 @@ def train_stage(
     options: dict[str, Any] = {"guidelines": guidelines, "label_sets": label_sets}
     train = _rows(train_examples, prompter, config, options)
     dev = _rows(dev_examples, prompter, config, options)
-    plan = {
-        "config": config.model_dump(mode="json"),
-        "base_weights": weights_hash(net),
-        "train_hash": train.data_hash(),
-        "dev_hash": dev.data_hash(),
-        "prompt": prompter.fingerprint,
-    }
+    plan = _plan(config, net, prompter, train, dev)
     _claim(out, plan)
     if (out / "result.json").exists():
         return _read_result(out)
@@ -114,6 +108,19 @@ def train_stage(
     _write_card(out, prompter, config, card, entry, base)
     _publish(out, result)
     return result
+
+
+def _plan(
+    config: StageConfig, net: Any, prompter: JudgePrompter, train: RowSet, dev: RowSet
+) -> dict[str, Any]:
+    """What decides the stage's result; a folder of another plan is refused."""
+    return {
+        "config": config.model_dump(mode="json"),
+        "base_weights": weights_hash(net),
+        "train_hash": train.data_hash(),
+        "dev_hash": dev.data_hash(),
+        "prompt": prompter.fingerprint,
+    }
 
 
 def _write_card(
