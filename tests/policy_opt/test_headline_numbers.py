@@ -173,7 +173,7 @@ def test_a_sweep_at_the_headlines_setting_is_the_headlines_run() -> None:
         "process_replay U=3",
     }
     assert points["process_replay T=4"].policy.rollout.max_turns == 12
-    assert points["grpo_k U=10"].policy.algorithm.passes == 11
+    assert points["grpo_k U=6"].policy.algorithm.passes == 7
 
 
 def test_a_run_is_another_one_as_soon_as_a_setting_differs() -> None:
