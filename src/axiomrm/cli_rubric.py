@@ -35,7 +35,12 @@ app.command("improve")(cli_rubric_convert.improve)
 
 RubricPath = Annotated[
     list[Path] | None,
-    typer.Option("--rubric-path", help="folder for imports, before the library; may be repeated"),
+    typer.Option(
+        "--rubric-path",
+        help="folder for imports, before the library; may be repeated",
+        exists=True,
+        file_okay=False,
+    ),
 ]
 
 
@@ -51,7 +56,7 @@ def lint(
     """Check rubrics; exit 1 if a finding has level error, 2 if a file cannot be read."""
     if format not in ("text", "json", "sarif"):
         raise ConfigError(f"--format {format!r}: text, json or sarif")
-    older = None if base is None else _load(base, rubric_path)
+    older = None if base is None else _load(base, rubric_path, "--base: ")
     found: list[Finding] = []
     unread: list[Finding] = []
     sources: dict[str, str] = {}
@@ -117,13 +122,13 @@ def _print(found: Sequence[Finding], sources: Mapping[str, str], form: str, file
         typer.echo("E150: word list only; classifiers come with the privacy extra", err=True)
 
 
-def _load(name: str, rubric_path: Sequence[Path] | None) -> Rubric:
+def _load(name: str, rubric_path: Sequence[Path] | None, option: str = "") -> Rubric:
     """A rubric without errors; otherwise its findings are printed and the exit code is 1."""
     try:
         return Rubric.load(name, search=tuple(rubric_path or ()))
     except RubricError as error:
         if not error.findings:
-            raise
+            raise RubricError(f"{option}{error}") from error
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
 

@@ -39,9 +39,12 @@ class Partial:
         """Open, lock and read the file, and cut off what a kill left unfinished.
 
         Raises:
-            ConfigError: another process owns it, or it belongs to another run.
+            ConfigError: it cannot be written, another process owns it, or it belongs to another run.
         """
-        self._handle = self.path.open("a+b")
+        try:
+            self._handle = self.path.open("a+b")
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from error
         try:
             self._lock()
             self._keep_whole_groups()
