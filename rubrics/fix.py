@@ -1,14 +1,20 @@
 """``lint --fix``: mends what is mechanical (quoting, a mistyped key with one near match), never wording."""
 
-from axiomrm.rubrics.findings import Finding
+from pathlib import Path as FilePath
+
+from axiomrm.rubrics.findings import Finding, Path, errors_of
+from axiomrm.rubrics.load import assemble
 from axiomrm.rubrics.read import Document, read_text
+
+Remedy = tuple[Path, str | None]
+"""Place and new text."""
 
 
 def fix(text: str, file: str) -> tuple[str, tuple[Finding, ...]]:
     """Apply every mechanical remedy that makes the file better, until none is left.
 
     Better: fewer E100 findings, or a section that has its right name and shows the faults inside it, which
-    are mended next.
+    are mended next. A value that would be refused all the same stays as it is.
 
     Args:
         text: of one rubric.
@@ -17,19 +23,42 @@ def fix(text: str, file: str) -> tuple[str, tuple[Finding, ...]]:
     Returns:
         The new text, and the findings that were mended.
     """
+    refused: set[Remedy] = set()
+    while True:
+        new, document, mended = _all_steps(text, file, refused)
+        wrong = {_remedy(f) for f in mended if _still_wrong(f, document)}
+        if not wrong:
+            return new, tuple(mended)
+        refused |= wrong
+
+
+def _all_steps(text: str, file: str, refused: set[Remedy]) -> tuple[str, Document, list[Finding]]:
     mended: list[Finding] = []
     document = read_text(text, file)
     while True:
-        better = _one_step(text, document)
+        better = _one_step(text, document, refused)
         if better is None:
-            return text, tuple(mended)
+            return text, document, mended
         text, document, finding = better
         mended.append(finding)
 
 
-def _one_step(text: str, document: Document) -> tuple[str, Document, Finding] | None:
+def _remedy(finding: Finding) -> Remedy:
+    return finding.path, finding.fix
+
+
+def _still_wrong(finding: Finding, document: Document) -> bool:
+    """Whether a value that was mended is refused all the same, by what looks at the whole rubric."""
+    if document.model is None:
+        return False
+    path = FilePath(document.file)
+    found = assemble(document, path if path.is_file() else None, ())[1]
+    return any(f.path == finding.path and f.file == document.file for f in errors_of(found))
+
+
+def _one_step(text: str, document: Document, refused: set[Remedy]) -> tuple[str, Document, Finding] | None:
     for finding in document.findings:
-        if finding.fix is not None:
+        if finding.fix is not None and _remedy(finding) not in refused:
             new = replaced(text, finding, finding.fix)
             after = read_text(new, document.file)
             if _better(document, after, finding):

@@ -88,7 +88,10 @@ def _declarations(part: "Rubric") -> Iterator[Finding]:
         for name, spec in declared.items():
             problem = _declaration(spec)
             if problem:
-                yield part.source.finding("E106", f"{name}: {problem}", (section, name), key=True)
+                if problem.startswith("default "):
+                    yield part.source.finding("E106", f"{name}: {problem}", (section, name, "default"))
+                else:
+                    yield part.source.finding("E106", f"{name}: {problem}", (section, name), key=True)
 
 
 def _declaration(spec: Feature | TurnFeature | Facet) -> str:

@@ -1,6 +1,7 @@
 """YAML or JSON text → ``RubricFile`` with source positions; every fault of the shape is an E100 finding."""
 
-import difflib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
@@ -31,7 +32,9 @@ from axiomrm.rubrics.model import (
     Theorem,
     TurnFeature,
 )
+from axiomrm.rubrics.near import near
 from axiomrm.rubrics.yaml_nodes import Node, Reader, ReadError, decode
+from axiomrm.rubrics.yaml_truth import placed
 
 _CHILDREN: dict[str, type[BaseModel]] = {
     "rubric": Header,
@@ -136,6 +139,7 @@ def read_text(text: str, file: str) -> Document:
 def _validate(document: Document, found: tuple[Finding, ...]) -> Document:
     root = document.root
     tree = plain(root)
+    found = placed(root, found) if root is not None else found
     try:
         model = RubricFile.parse(tree)
     except ValidationError as error:
@@ -144,8 +148,20 @@ def _validate(document: Document, found: tuple[Finding, ...]) -> Document:
         )
         trapped = {(f.line, f.col) for f in found}
         rest = tuple(f for f in shape if (f.line, f.col) not in trapped)
-        return Document(document.file, document.text, root, None, found + rest)
+        return Document(document.file, document.text, root, None, _one_place_each(found + rest))
     return Document(document.file, document.text, root, model, found)
+
+
+def _one_place_each(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Without the remedies of keys of which two would take one place."""
+    taken: Counter[tuple[Path, str | None]] = Counter(
+        (f.path[:-1], f.fix) for f in found if f.fix is not None
+    )
+    return tuple(replace(f, fix=None) if taken[f.path[:-1], f.fix] > 1 and _is_key(f) else f for f in found)
+
+
+def _is_key(finding: Finding) -> bool:
+    return finding.message.startswith("unknown field")
 
 
 def plain(node: Node | None) -> Any:
@@ -163,22 +179,36 @@ def _shape(document: Document, entry: Any) -> Finding:
     path: Path = tuple(entry["loc"])
     field = str(path[-1]) if path else ""
     if entry["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(field, _fields(document, path[:-1]), n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else ""
-        message = f"unknown field {field!r}" + (f"; {hint}" if hint else "")
-        finding = document.finding("E100", message, path, key=True)
-        free = close and document.node((*_real(document, path[:-1]), close[0])) is None
-        return replace(finding, fix=close[0]) if free else finding
+        return _unknown(document, path, near(field, _fields(document, path[:-1])))
+    if entry["type"] == "union_tag_not_found":
+        keys = [key for key in _keys(document, path) if near(key, ["kind"])]
+        if len(keys) == 1:
+            return _unknown(document, (*path, keys[0]), "kind")
     if entry["type"] == "missing":
         return document.finding("E100", f"field {field!r} is missing", path[:-1])
     node = document.node(_real(document, path))
     value = plain(node)
     message = f"{_dotted(_real(document, path))}: {_expected(entry)}, found {_short(value)}"
+    if path == ("rubric", "version"):
+        return document.finding("E100", message, path, 'a version has three numbers, in quotes: "1.0.0"')
     finding = document.finding("E100", message, path, _quote_hint(entry["type"], value, node))
     quotable = (
         entry["type"] == "string_type" and node is not None and not isinstance(value, dict | list | NoneType)
     )
     return replace(finding, fix=f'"{node.text}"') if quotable and node is not None else finding
+
+
+def _keys(document: Document, path: Path) -> list[str]:
+    node = document.node(_real(document, path))
+    return list(node.value) if node is not None and isinstance(node.value, dict) else []
+
+
+def _unknown(document: Document, path: Path, close: str | None) -> Finding:
+    hint = f"did you mean {close!r}?" if close else ""
+    message = f"unknown field {str(path[-1])!r}" + (f"; {hint}" if hint else "")
+    finding = document.finding("E100", message, path, key=True)
+    free = document.node((*_real(document, path[:-1]), str(close))) is None
+    return replace(finding, fix=close) if close and free else finding
 
 
 def _real(document: Document, path: Path) -> Path:

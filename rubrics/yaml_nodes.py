@@ -22,7 +22,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = {".nan": "nan", ".inf": "inf", "+.inf": "inf", "-.inf": "-inf"}
-_WORDS = {"yes", "no", "on", "off"}
+WORDS = {"yes": "true", "no": "false", "on": "true", "off": "false"}
+"""Unquoted words that are truth values in YAML 1.1."""
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?:[Tt ].*)?")
 _ODD_NUMBER = re.compile(
     r"[-+]?0[0-7_]+|[-+]?0[xXbBoO][0-9a-fA-F_]+|[-+]?\d[\d_]*(?::[0-5]?\d)+(?:\.\d*)?|[-+]?\d[\d_]*_[\d_]*"
@@ -172,7 +173,7 @@ class Reader:
             return int(text) if len(text) <= 18 else self._trap(text, "a number of that size", line, col)
         if text.lower() in _SPECIAL:
             return float(_SPECIAL[text.lower()])
-        if text.lower() in _WORDS:
+        if text.lower() in WORDS:
             hint = "quote it if it is a text, write true or false if it is a truth value"
             self.findings.append(
                 self.finding(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from axiomrm.errors import RubricError
 from axiomrm.rubrics import Finding, Rubric
 from axiomrm.rubrics.fix import fix
+from axiomrm.rubrics.near import near
 from axiomrm.rubrics.read import read_bytes, read_text
 from axiomrm.rubrics.yaml_write import to_yaml
 
@@ -215,8 +216,8 @@ def test_what_we_write_we_read_back(value: object) -> None:
     ("old", "new"),
     [
         ("languages: [en]", "languages: [en, no]"),
-        ("version: 1.0.0", "version: 1.10"),
         ("weight: 2", "wieght: 2"),
+        ("weight: 2", "judge: {knd: llm}"),
         ("derivation: given", "derivation: 2026-01-12"),
         ("derivation: given", "derivation: 12"),
     ],
@@ -254,11 +255,54 @@ def test_fix_mends_a_section_and_then_the_keys_that_its_name_hid() -> None:
         ("    weight: 2\n", "    weight: 2\n    wieght: 3\n"),
         ("    weight: 2\n", "    wieght: much\n"),  # nor does a word become a weight
         ("theorems:", "turn_feature: [1]\ntheorems:"),
+        ("derivation:", "description:"),  # another word, not mistyped
+        ("    weight: 2\n", "    weigth: 2\n    wieght: 3\n"),  # two for one place
+        ("version: 1.0.0", "version: 1.10"),  # an error in quotes too
+        ("version: 1.0.0", "version: 1.10, colour: red"),
+        ("languages: [en]", "imports: [no]"),
+        ("[ax.base]", "[no]"),
+        ("    weight: 2\n", "    applies_when: no\n"),
+        ("axioms:", "features: {f: {type: int, range: [0, 1], default: no}}\naxioms:"),
     ],
 )
 def test_fix_does_not_guess(old: str, new: str) -> None:
     wrong = GOOD.replace(old, new)
     assert fix(wrong, "demo.yaml") == (wrong, ())
+
+
+@pytest.mark.parametrize(("word", "value"), [("no", "false"), ("Yes", "true"), ("on", "true")])
+@pytest.mark.parametrize("section", ["features", "turn_features"])
+def test_fix_makes_the_default_of_a_truth_value_one(word: str, value: str, section: str) -> None:
+    probe = "" if section == "features" else ", probe: has_code"
+    text = GOOD.replace("axioms:", f"{section}: {{f: {{type: bool{probe}, default: {word}}}}}\naxioms:")
+    fixed, mended = fix(text, "demo.yaml")
+    assert fixed == text.replace(f"default: {word}", f"default: {value}")
+    assert [f.hint for f in mended] == [f"the feature is a truth value: write {value}"]
+
+
+def test_a_default_of_the_wrong_type_is_found_at_the_default() -> None:
+    text = GOOD.replace("axioms:", 'features:\n  f: {type: bool, default: "no"}\naxioms:')
+    (found,) = _findings(text)
+    assert (found.code, found.line, found.col) == ("E106", 4, text.splitlines()[3].index('"no"') + 1)
+
+
+def test_a_mistyped_kind_of_a_judge_is_named() -> None:
+    (found,) = _findings(GOOD.replace("weight: 2", "judge: {knd: constraint}"))
+    assert found.message == "unknown field 'knd'; did you mean 'kind'?"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("wieght", "weight"),
+        ("knid", "kind"),
+        ("weigh", "weight"),
+        ("kite", None),
+        ("vots", None),
+    ],
+)
+def test_near_is_near_and_one(typed: str, meant: str | None) -> None:
+    assert near(typed, ["weight", "kind", "votes", "vote"]) == meant
 
 
 def test_fix_keeps_the_quotes_of_a_key() -> None:
