@@ -15,9 +15,12 @@ from axiomrm.data.jsonl import shorten
 from axiomrm.data.trajectory import Message, Task
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.records import NAN
+from axiomrm.policy_opt.state_keys import PLAIN, anchor
 
 EnvFactory = Callable[[], TurnEnv]
 METHODS = ("reset", "step", "close")
+BROKEN = (Exception, SystemExit, GeneratorExit)
+"""What an environment may raise without ending the run; an interrupt still does."""
 
 
 class EnvFault(DataError):
@@ -139,12 +142,25 @@ def _place(env: TurnEnv, method: str) -> str:
 def _told(place: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # boundary: one broken episode is recorded, the others go on
-        raise EnvFault(f"{place}: {type(error).__name__}: {error}") from error
+    except BROKEN as error:  # boundary: one broken episode is recorded, the others go on
+        raise EnvFault(f"{place}: {said(error)}") from error
+
+
+def said(error: BaseException) -> str:
+    """An error's kind and text, which UTF-8 can hold; of one that cannot be told, the kind alone."""
+    try:
+        text = error.args[0] if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
+    except BROKEN:
+        text = f"{type(error).__name__} (its text cannot be read)"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _wrong(place: str, found: object, expected: str) -> EnvFault:
-    return EnvFault(f"{place}: found {shorten(found)} ({type(found).__name__}), expected {expected}")
+    try:
+        shown = shorten(found)
+    except BROKEN:
+        shown = "something without a repr"
+    return EnvFault(f"{place}: found {shown} ({type(found).__name__}), expected {expected}")
 
 
 def _observation(found: Any, place: str) -> Observation:
@@ -157,6 +173,7 @@ def _observation(found: Any, place: str) -> Observation:
         for index, item in enumerate(items):
             if not isinstance(item, kind):
                 raise _wrong(f"{place}: observation.{name}[{index}]", item, f"a {kind.__name__}")
+    _flag(found.full_prompt, place, "observation.full_prompt")
     return found
 
 
@@ -166,6 +183,10 @@ def _info(found: Any, place: str) -> Mapping[str, Any]:
         raise _wrong(f"{place}: info", found, "a dict")
     for key in ("outcome", "progress", "oracle_turn"):
         _number(found.get(key), place, f"info[{key!r}]")
+    try:
+        anchor(found.get("state_key"))
+    except Exception as error:  # a circular value, or an object whose tolist raises
+        raise _wrong(f"{place}: info['state_key']", found["state_key"], PLAIN) from error
     for key in ("parts", "metrics", "labels"):
         if found.get(key) is not None and not isinstance(found[key], Mapping):
             raise _wrong(f"{place}: info[{key!r}]", found[key], "a dict")
@@ -182,7 +203,7 @@ def _number(found: Any, place: str, name: str) -> float:
         return NAN
     try:
         value = math.inf if isinstance(found, str | bytes) else float(found)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of many numbers
+    except Exception:  # whatever its own ``__float__`` raises
         value = math.inf
     if math.isinf(value):
         raise _wrong(f"{place}: {name}", found, "a finite number, or None for a missing one")

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from axiomrm.data.synthesis.rollouts import plain_labels
+from axiomrm.policy_opt.state_keys import plain_key
 
 INFO_KEYS = (
     "state_key",
@@ -29,7 +30,7 @@ def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
     if "labels" in kept:
         kept["labels"] = plain_labels(kept["labels"])
-    return {key: plain_value(value) for key, value in kept.items()}
+    return {key: (plain_key if key == "state_key" else plain_value)(value) for key, value in kept.items()}
 
 
 def plain_value(value: Any) -> Any:

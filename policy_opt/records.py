@@ -68,7 +68,7 @@ class StepRecord:
     coverage: float = NAN
     interval: tuple[float, float] | None = None
     anchor: int | None = None
-    """Hash of ``info["state_key"]``."""
+    """Hash of ``info["state_key"]`` (`state_keys`)."""
     uses: int = 0
     """Optimizer passes so far, the fresh one included."""
     last_m1: float = NAN

@@ -12,7 +12,6 @@ An environment that raises or answers wrongly, in whichever method, ends its own
 nothing is known of its outcome, and the others go on.
 """
 
-import hashlib
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, Sampler
 from axiomrm.policy_opt.seeds import derived_seed, generator
+from axiomrm.policy_opt.state_keys import anchor
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class _Live:
     tools: tuple[dict[str, Any], ...] = ()
     infos: list[dict[str, Any]] = field(default_factory=list)
     reset_info: dict[str, Any] = field(default_factory=dict)
-    state_key: Any = None
+    anchor: int | None = None
     progress: float = NAN
     done: bool = False
 
@@ -142,7 +142,7 @@ def _observe(
         live.record.segments.append(np.empty(0, dtype=np.int32))
     live.messages += observation.messages
     live.ids += live.new_ids
-    live.state_key = info.get("state_key")
+    live.anchor = anchor(info.get("state_key"))
     live.progress = env_calls.number(info, "progress")
 
 
@@ -213,7 +213,7 @@ def _store(live: _Live, generation: Generation) -> None:
             policy_version=live.record.policy_version,
             behaviour_logprobs=np.asarray(generation.logprobs, dtype=np.float32),
             progress=live.progress,
-            anchor=_anchor(live.state_key),
+            anchor=live.anchor,
         )
     )
 
@@ -248,7 +248,7 @@ def _fail(live: _Live, error: Exception) -> None:
     record, live.done = live.record, True
     if record.ending == "env_error":
         return
-    detail = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
+    detail = env_calls.said(error)
     log.warning("rollout %s, task %r: %s", record.traj_id, record.task_id, detail)
     told = {"error_kind": "env_error", "detail": detail}
     if live.infos and len(live.infos) == len(record.steps):
@@ -284,9 +284,3 @@ def _close(live: _Live) -> Episode:
         },
     )
     return Episode(record, trajectory)
-
-
-def _anchor(state_key: Any) -> int | None:
-    if state_key is None:
-        return None
-    return int.from_bytes(hashlib.sha256(repr(state_key).encode()).digest()[:7], "little")

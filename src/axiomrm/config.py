@@ -20,6 +20,12 @@ from axiomrm.rm.training.config import JointSize, LoraSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
+START = "cold_start"
+COOL = "cold_start_cool"
+"""The cold start sampled at a lower temperature: what sharper sampling gives without any training."""
+TAKEN = {"train": "the main arm's", START: "the start's", COOL: "the cooler start's"}
+"""Names of policies in the evaluation that no arm may have."""
+
 
 class SynthesizeConfig(Settings):
     """Tasks and scripted dialogues."""
@@ -178,8 +184,9 @@ class PolicyStageConfig(Settings):
 
     @model_validator(mode="after")
     def _names_are_free(self) -> "PolicyStageConfig":
-        if "train" in self.arms:
-            raise ValueError("an arm is named 'train', which is the main arm's name; choose another")
+        for name in self.arms:
+            if name in TAKEN:
+                raise ValueError(f"an arm is named {name!r}, which is {TAKEN[name]} name; choose another")
         if isinstance(self.heldout, VerifierReward):
             raise ValueError("heldout: kind 'verifier' asks no criteria; name criteria, or leave it out")
         return self

@@ -86,6 +86,11 @@ def test_saved_text_is_read_back_as_the_same_text(text: str, tmp_path: Path) -> 
         ("name: ../x\n", r"run\.yaml:1: name: found '\.\./x'"),
         ("name: a\npolicy: {train: {algorithm: {kind: xpo}}}\n", r"run\.yaml:2: .*'process_replay', 'grpo'"),
         ("name: a\npolicy: {arms: {train: {}}}\n", r"run\.yaml:2: policy: an arm is named 'train'"),
+        ("name: a\npolicy: {arms: {cold_start: {}}}\n", r"run\.yaml:2: policy: an arm is named 'cold_start'"),
+        (
+            "name: a\npolicy: {arms: {cold_start_cool: {}}}\n",
+            r"an arm is named 'cold_start_cool', which is the c",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, message: str, tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ def replaced(place: int, value: Any) -> Change:
     return answering("step", lambda answer: (*answer[:place], value, *answer[place + 1 :]))
 
 
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def throwing(error: BaseException) -> Change:
+    def throw(_: Any) -> Any:
+        raise error
+
+    return throw
+
+
 FAULTS: dict[str, tuple[Change, str]] = {
     "made": (raising, "()$|(): RuntimeError: the database is gone"),
     "made nothing": (lambda env: None, "(): found None (NoneType), expected an environment with the methods"),
@@ -72,6 +86,23 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "part": (told(parts={"a": "x"}), "info['parts']['a']: found 'x'"),
     "labels": (told(labels={"a": 1}), "info['labels']['a']: found 1 (int), expected a label with value"),
     "metrics": (told(metrics=np.ones(2)), "info['metrics']: found array"),
+    "state key": (told(state_key={"at": object()}), "CopyEnv.step: info['state_key']: found {'at': <object"),
+    "state key bytes": (told(state_key=b"x"), "info['state_key']: found b'x' (bytes), expected a plain JSON value"),
+    "state key set": (told(state_key=frozenset("ab")), "info['state_key']: found frozenset"),
+    "state key nan": (told(state_key=[math.nan]), "info['state_key']: found [nan]"),
+    "state key objects": (told(state_key=np.array([object()])), "info['state_key']: found array"),
+    "state key keys": (told(state_key={1: 2}), "info['state_key']: found {1: 2}"),
+    "state key surrogate": (told(state_key="\ud800"), "info['state_key']: found '\\ud800'"),
+    "full prompt": (
+        answering("reset", lambda a: (Observation(a[0].messages, full_prompt="no"), {})),  # type: ignore[arg-type]
+        "CopyEnv.reset: observation.full_prompt: found 'no' (str), expected True or False",
+    ),
+    "exits": (answering("step", throwing(SystemExit(0))), "CopyEnv.step: SystemExit: 0"),
+    "generator": (answering("reset", throwing(GeneratorExit())), "CopyEnv.reset: GeneratorExit: "),
+    "exits at the end": (answering("close", throwing(SystemExit(1))), "CopyEnv.close: SystemExit: 1"),
+    "error surrogate": (answering("step", throwing(OSError("bad \ud800"))), "step: OSError: bad \\ud800"),
+    "error unreadable": (answering("step", throwing(Unreadable())), "step: Unreadable (its text cannot be read)"),
+    "repr unreadable": (replaced(1, Unreadable()), "reward: found something without a repr (Unreadable)"),
     "close": (answering("close", raising), "CopyEnv.close: RuntimeError: the database is gone"),
 }  # fmt: skip
 CUT = {"outcome raises": raising, "outcome text": lambda _: "solved"}
@@ -137,6 +168,11 @@ def test_the_first_fault_is_the_one_that_is_told(toy: Any) -> None:
     assert "info: found None" in alone(toy, twice).trajectory.metadata["turns"][-1]["detail"]
 
 
+def test_an_interrupt_stops_the_run(toy: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        roll(toy, answering("step", throwing(KeyboardInterrupt())))
+
+
 def config(**options: Any) -> PolicyConfig:
     return PolicyConfig(
         iterations=1, tasks_per_iteration=3, group_size=4, rollout=RolloutConfig(max_turn_tokens=8), **options
@@ -172,9 +208,9 @@ def test_what_json_cannot_hold_is_kept_in_words(toy: Any, tmp_path: Path) -> Non
         def __repr__(self) -> str:
             return "Key(1)"
 
-    odd = told(state_key=(Key(), np.int64(3)), metrics={"calls": np.array([1, 2])})
+    odd = told(state_key=(1, np.int64(3)), metrics={"calls": np.array([1, 2]), "key": Key()})
     trainer = toy.trainer(tmp_path, config(algorithm=ProcessReplayConfig(rescore_turns=9)))
     trainer.env_factory = lambda: odd(toy.env(3))
     trainer.run()
-    assert '"state_key":["Key(1)",3]' in trainer.algorithm.buffer.records[0].transcript
-    assert '"calls":[1,2]' in trainer.algorithm.buffer.records[0].transcript
+    assert '"state_key":[1,3]' in trainer.algorithm.buffer.records[0].transcript
+    assert '"calls":[1,2],"key":"Key(1)"' in trainer.algorithm.buffer.records[0].transcript

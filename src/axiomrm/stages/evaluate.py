@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from axiomrm.config import COOL as COOL
+from axiomrm.config import START as START
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import atomic_file, to_record
 from axiomrm.policy_opt.chat import TemplateChat
@@ -18,10 +20,6 @@ from axiomrm.stages.judging import judge_of
 from axiomrm.stages.policy import MAIN, RUBRIC, arms
 from axiomrm.stages.policy import evaluate as roll_policy
 from axiomrm.stages.world import load_model, tasks
-
-START = "cold_start"
-COOL = "cold_start_cool"
-"""The cold start sampled at a lower temperature: what sharper sampling gives without any training."""
 
 
 def run(ctx: StageContext) -> Metrics:
