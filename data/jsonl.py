@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -20,6 +21,11 @@ T = TypeVar("T")
 
 MAX_DEPTH = 100
 """Levels of lists and objects in a record: far above any log, far below the writers' recursion limit."""
+
+
+GZIP = b"\x1f\x8b"
+OPENINGS = (b"{", b"[", b"[{")
+"""First lines of a value that is printed over several."""
 
 
 class Rejected(NamedTuple):
@@ -64,7 +70,7 @@ def read_records(path: str | Path) -> Iterator[Record | Rejected]:
     Empty lines are skipped.
 
     Raises:
-        DataError: there is no such file, or it cannot be opened.
+        DataError: there is no such file, it cannot be opened, or it is of another form as a whole.
     """
     path = Path(path)
     try:
@@ -72,6 +78,7 @@ def read_records(path: str | Path) -> Iterator[Record | Rejected]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; expected a JSONL file") from error
     with handle:
+        refuse_other_forms(handle, path)
         if path.suffix == ".json":
             document = _document(handle.read(), str(path))
             if document is not None:
@@ -79,6 +86,31 @@ def read_records(path: str | Path) -> Iterator[Record | Rejected]:
                 return
             handle.seek(0)  # JSON lines are often saved as .json
         yield from _lines(handle, str(path))
+
+
+def refuse_other_forms(handle: BufferedReader, path: Path) -> None:
+    """Refuse what is no JSONL file as a whole, so that not each of its lines is rejected.
+
+    Args:
+        handle: at the beginning of the file, and left there.
+        path: for messages; a ``.json`` document may have several lines.
+
+    Raises:
+        DataError: compressed by gzip, or one JSON value over several lines.
+    """
+    head = handle.peek(64)
+    if head.startswith(GZIP):
+        raise DataError(f"{path}: gzip-compressed; unpack it (gunzip) and give the unpacked file")
+    first, line_end, _ = head.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")
+    if path.suffix == ".json" or not line_end or first.strip() not in OPENINGS or not handle.seekable():
+        return
+    whole = _document(handle.read(), str(path)) is not None
+    handle.seek(0)
+    if whole:
+        raise DataError(
+            f"{path}: holds one JSON value over several lines; name it {path.with_suffix('.json').name}, "
+            "or write one record a line"
+        )
 
 
 def parse_object(text: str) -> dict[str, Any]:

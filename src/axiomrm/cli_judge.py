@@ -175,8 +175,10 @@ def local(
         option: as which ``model`` was typed.
 
     Raises:
-        ConfigError: there is no such folder, or the model cannot be this judge.
+        ConfigError: an empty name, no such folder, or the model cannot be this judge.
     """
+    if not model.strip():
+        raise ConfigError(f"{option} {model!r}: empty; expected a checkpoint folder, a hub id or a URL")
     if _looks_like_a_path(model) and not Path(model).is_dir():
         what = "is a file, not a folder" if Path(model).is_file() else "there is no such folder"
         raise ConfigError(f"{option} {model}: {what}; expected a checkpoint folder, a hub id or a URL")

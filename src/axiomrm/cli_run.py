@@ -194,7 +194,9 @@ def _run(
 
 def _stopped(stop: KeyboardInterrupt, run_dir: Path, fresh: bool) -> typer.Exit:
     """Say how the run is taken up again, and the exit code of what stopped it."""
-    if not isinstance(stop, Interrupted):
+    if not isinstance(stop, Interrupted) and not fresh and (run_dir / "manifest.json").exists():
+        typer.echo(f"stopped before the run went on; the same command goes on from {run_dir}", err=True)
+    elif not isinstance(stop, Interrupted):
         typer.echo("stopped before the run began; the same command begins it", err=True)
     elif fresh:
         typer.echo(f"stopped; the same command without --fresh goes on from {run_dir}", err=True)

@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,7 @@ def check_same_run(
     if not differing:
         history = [*old.get("code_history", []), {k: old[k] for k in ("code", "libraries")}] if code else []
         return {**new, "code_history": history or old.get("code_history", [])}
+    differing = _once_each(differing, before, now)
     shown = [f"{_name(k, now)}: {before.get(k, ABSENT)!r}, now {now.get(k, ABSENT)!r}" for k in differing[:8]]
     rest = f"; and {len(differing) - 8} more" if len(differing) > 8 else ""
     flag = ", or --accept-code-change to go on with the new code" if set(differing) == set(code) else ""
@@ -182,6 +183,16 @@ def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _only_shorter(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> set[str]:
     """Keys of the files that hold nothing but lines that they held before."""
     return {f"inputs.{key}" for key, lines in new.items() if {*lines} <= {*old.get(key, ())}}
+
+
+def _once_each(keys: Sequence[str], before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Without the further keys of a file that several parts of the configuration use."""
+    files: dict[Any, str] = {}
+    for key in keys:
+        file = now.get(f"config.{key.removeprefix('inputs.')}") or key.rpartition(".imports.")[2]
+        change = (file, before.get(key, ABSENT), now.get(key, ABSENT))
+        files.setdefault(change if key.startswith("inputs.") else key, key)
+    return list(files.values())
 
 
 def _name(key: str, now: Mapping[str, Any]) -> str:

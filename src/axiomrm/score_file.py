@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from axiomrm.data.jsonl import Rejected
+from axiomrm.data.jsonl import Rejected, refuse_other_forms
 from axiomrm.data.openai_chat import to_messages, to_trajectory
 from axiomrm.data.reading import stream_records
 from axiomrm.data.trajectory import Message, Trajectory, canonical_json
@@ -101,7 +101,7 @@ def score_file(
         told: called after each batch.
 
     Raises:
-        DataError: there is no such file, or nothing in it could be read.
+        DataError: there is no such file, it is no JSONL file, or nothing in it could be read.
         ConfigError: ``target`` or its partial file belongs to other input, rubric, judge or settings.
     """
     job = _Job(Path(logs), rubric, judge, Path(target), limit)
@@ -142,6 +142,7 @@ def _run(job: _Job, found: _Input, told: Callable[[Progress], None] | None) -> S
 def _looked_at(logs: Path) -> _Input:
     digest, lines = hashlib.sha256(), 0
     with logs.open("rb") as handle:
+        refuse_other_forms(handle, logs)
         for line in handle:
             digest.update(line)
             lines += bool(line.strip())
@@ -152,14 +153,22 @@ def _looked_at(logs: Path) -> _Input:
 
 def _check_paths(logs: Path, target: Path) -> None:
     if not logs.is_file():
-        raise DataError(
-            f"{logs}: {'a folder' if logs.is_dir() else 'there is no such file'}; a file is expected"
-        )
+        raise DataError(f"{logs}: {_what_it_is(logs)}; a file is expected")
     if target.is_dir():
         raise ConfigError(f"--out {target}: a folder; name a file in it")
     beside = rejected_path(target)
     check_output(target, logs, (beside, target.with_name(target.name + ".partial")))
     check_rejected(beside, f"--out {target}")
+
+
+def _what_it_is(path: Path) -> str:
+    kinds = {
+        "there is no such file": not path.exists(),
+        "a folder": path.is_dir(),
+        "a pipe, which cannot be read twice": path.is_fifo(),
+        "a socket": path.is_socket(),
+    }
+    return next((name for name, holds in kinds.items() if holds), "a device")
 
 
 def _check_existing(job: _Job, run: str) -> None:
@@ -260,7 +269,8 @@ def _publish(partial: Partial, job: _Job, summary: Summary, run: str) -> None:
         if not summary.records:
             partial.remove()
             first = summary.rejected[0] if summary.rejected else {"line": 1, "reason": "holds no record"}
-            more = f" (and {len(summary.rejected) - 1} more; see {beside})" if summary.rejected else ""
+            others = len(summary.rejected) - 1
+            more = f" (and {others} more; see {beside})" if others > 0 else ""
             raise DataError(f"{job.logs}:{first['line']}: {first['reason']}{more}")
     partial.remove()
 

@@ -170,6 +170,24 @@ def test_a_run_that_is_stopped_before_it_has_a_folder_does_not_say_that_it_goes_
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_run_that_is_stopped_before_it_goes_on_again_does_not_say_that_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", str(write_config(tmp_path)), "--runs-dir", str(tmp_path)]
+    second = Stage("report", lambda context: stop_by_signal(), lambda config: None)
+    monkeypatch.setattr(
+        cli_run, "load_stages", lambda names=(): [Stage("synthesize", lambda context: {}), second]
+    )
+    assert main(words) == 143
+    capsys.readouterr()
+    monkeypatch.setattr(cli_run, "load_stages", lambda names=(): stop_by_signal())
+    assert main(words) == 143
+    said = capsys.readouterr().err
+    assert f"the same command goes on from {tmp_path / 'a'}" in said and "begins" not in said
+    assert main([*words, "--fresh"]) == 143
+    assert "the same command begins it" in capsys.readouterr().err
+
+
 def test_a_stopped_fresh_run_goes_on_without_fresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,6 +66,22 @@ def run(files: Path, key: str = "reward", **options: Any) -> None:
     run_pipeline(toy.STAGES, toy.config(policy={key: reward(files)}), files / "runs", **options)
 
 
+def test_a_changed_file_of_two_parts_is_named_once(files: Path) -> None:
+    twice = reward(files)
+    twice["parts"]["q"] = twice["parts"]["p"]
+    twice["weights"]["q"] = 1
+    config = toy.config(policy={"reward": twice})
+    run_pipeline(toy.STAGES, config, files / "runs")
+    for name in ("process_shaping.yaml", "agent_axioms.yaml"):
+        with (files / name).open("a") as handle:
+            handle.write("# a remark\n")
+    with pytest.raises(ConfigError) as caught:
+        run_pipeline(toy.STAGES, config, files / "runs")
+    said = str(caught.value)
+    assert said.count("content of") == 2
+    assert "parts.p.rubric (" in said and "parts.p.rubric.imports.agent_axioms" in said
+
+
 def test_shipped_rubrics_and_the_runs_own_judge_are_no_files() -> None:
     assert RunConfig(name="a").input_paths() == {}
 

@@ -1,4 +1,6 @@
+import gzip
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -337,7 +339,58 @@ def test_a_file_without_one_readable_record_is_an_error(folder: Path) -> None:
     write(folder / "bad.jsonl", "{broken", "also broken")
     result = run("bad.jsonl", "--rubric", "brief.yaml")
     assert result.exception is not None
-    assert "bad.jsonl:1" in str(result.exception)
+    assert "bad.jsonl:1" in str(result.exception) and "(and 1 more; see" in str(result.exception)
+    write(folder / "bad.jsonl", "{broken")
+    assert "more; see" not in str(run("bad.jsonl", "--rubric", "brief.yaml").exception)
+
+
+def test_a_compressed_log_is_named_as_such(folder: Path) -> None:
+    (folder / "logs.jsonl.gz").write_bytes(gzip.compress(json.dumps(LOG).encode()))
+    result = run("logs.jsonl.gz", "--rubric", "brief.yaml")
+    assert isinstance(result.exception, DataError)
+    assert str(result.exception).startswith("logs.jsonl.gz: gzip-compressed; unpack it")
+    assert {p.name for p in folder.iterdir()} == {"logs.jsonl.gz", "brief.yaml"}
+
+
+@pytest.mark.parametrize("value", [LOG, [LOG, LOG], LOG["messages"]])
+def test_one_value_over_several_lines_is_read_under_the_name_json_only(folder: Path, value: Any) -> None:
+    text = "\ufeff" + json.dumps(value, indent=2)
+    (folder / "logs.jsonl").write_text(text)
+    result = run("logs.jsonl", "--rubric", "brief.yaml")
+    assert isinstance(result.exception, DataError)
+    assert "logs.jsonl: holds one JSON value over several lines; name it logs.json" in str(result.exception)
+    (folder / "logs.json").write_text(text)
+    assert run("logs.json", "--rubric", "brief.yaml").exit_code == 0
+
+
+def test_a_broken_first_line_costs_that_line_only(folder: Path) -> None:
+    write(folder / "logs.jsonl", "{", LOG)
+    assert run("logs.jsonl", "--rubric", "brief.yaml").exit_code == 0
+    assert [row["line"] for row in rows(folder / "logs.brief.scored.jsonl")] == [2]
+
+
+def test_what_is_no_file_is_said(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    for name, said in (
+        ("/dev/null", "/dev/null: a device; a file"),
+        ("pipe", "pipe: a pipe"),
+        (".", ".: a folder"),
+    ):
+        assert str(run(name, "--rubric", "brief.yaml").exception).startswith(said)
+
+
+@pytest.mark.parametrize("model", ["", " "])
+def test_a_model_without_a_name_is_refused_before_anything_is_asked(
+    folder: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder / "logs.jsonl", LOG)
+    asked: list[object] = []
+    monkeypatch.setattr(RewardModel, "from_pretrained", lambda *args, **options: asked.append(args))
+    result = run("logs.jsonl", "--rubric", "brief.yaml", "--model", model)
+    assert isinstance(result.exception, ConfigError) and not asked
+    assert (
+        str(result.exception) == f"--model {model!r}: empty; expected a checkpoint folder, a hub id or a URL"
+    )
 
 
 def test_an_existing_output_of_another_rubric_is_kept_unless_it_may_go(folder: Path) -> None:
