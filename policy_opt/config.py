@@ -148,6 +148,14 @@ AlgorithmConfig = Annotated[
     Field(discriminator="kind"),
 ]
 COMPARE_IN_GROUPS = ("grpo", "rloo", "gigpo")
+GUARDABLE = ("process_replay",)
+"""Those that can go on without turn rewards."""
+
+
+def cannot_guard(algorithm: str) -> str:
+    """What is said of ``on_hack: guard`` with another algorithm."""
+    instead = "use process_replay, or on_hack 'warn' or 'stop'"
+    return f"on_hack 'guard': {algorithm} cannot drop turn rewards; {instead}"
 
 
 class KLConfig(Settings):
@@ -234,6 +242,8 @@ class PolicyConfig(Settings):
                 f"kl.enabled=false: {algorithm.kind} has kl_place 'reward' and no reference to measure "
                 "KL to; enable kl, or set algorithm.kl_coefficient: 0"
             )
+        if self.on_hack == "guard" and algorithm.kind not in GUARDABLE:
+            raise ValueError(cannot_guard(type(algorithm).__name__.removesuffix("Config")))
         if self.on_hack == "guard" and isinstance(algorithm, ProcessReplayConfig) and algorithm.alpha == 0:
             raise ValueError(
                 "on_hack='guard': without turn rewards and with alpha=0 nothing is left to train on; "

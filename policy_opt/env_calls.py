@@ -69,7 +69,7 @@ def version(env: TurnEnv) -> str:
         EnvFault: it raised.
     """
     with _told(_place(env, "version")):
-        return str(getattr(env, "version", ""))
+        return str(getattr(env, "version", "")).encode(errors="backslashreplace").decode()
 
 
 def reset(env: TurnEnv, seed: int, task: Task) -> tuple[Observation, Mapping[str, Any]]:
@@ -80,7 +80,8 @@ def reset(env: TurnEnv, seed: int, task: Task) -> tuple[Observation, Mapping[str
     """
     place = _place(env, "reset")
     with _told(place):
-        found: Any = env.reset(seed=seed, task=task)
+        # A copy: what the environment writes into it must not reach the next rollout.
+        found: Any = env.reset(seed=seed, task=task.model_copy(deep=True))
     if not isinstance(found, Sequence) or len(found) != 2:
         raise _wrong(place, found, "(observation, info)")
     return _observation(found[0], place), _info(found[1], place)

@@ -1,11 +1,14 @@
 """When too much of an iteration broke to train on the rest (POLICY.md section 13)."""
 
+import logging
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from axiomrm.errors import JudgeError
 from axiomrm.policy_opt.reward import Episode
 
+log = logging.getLogger(__name__)
 MIN_VERDICTS = 40
 """Turns asked about, below which a share of failures says nothing."""
 SHOWN = 5
@@ -33,6 +36,21 @@ def check_rollouts(episodes: Sequence[Episode], iteration: int, accepted: float)
         f"iteration {iteration}: {len(broken)} of {len(episodes)} rollouts failed: {shown}{more}; accepted: "
         f"{accepted:.0%}, and never all of them"
     )
+
+
+def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
+    """One line in the log if no episode has an outcome, a judge's reward or a turn reward."""
+    records = [episode.record for episode in episodes]
+    known = [
+        math.isfinite(x) for r in records for x in (r.outcome, r.r_global, *(s.r_local for s in r.steps))
+    ]
+    if records and not any(known):
+        log.warning(
+            "iteration %d: none of %d episodes has an outcome or a turn reward, so nothing can be learnt; tell "
+            "info['outcome'] at the end, give the environment outcome(), return rewards, or set a judge",
+            iteration,
+            len(records),
+        )
 
 
 def check_verdicts(asked: Sequence[Episode], iteration: int, accepted: float) -> None:

@@ -30,6 +30,8 @@ def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: info[key] for key in INFO_KEYS if info.get(key) is not None}
     if "labels" in kept:
         kept["labels"] = plain_labels(kept["labels"])
+    if "parts" in kept:
+        kept["parts"] = {str(name): part for name, part in kept["parts"].items()}
     return {key: (plain_key if key == "state_key" else plain_value)(value) for key, value in kept.items()}
 
 

@@ -6,7 +6,7 @@ version, task, rollout, turn), so who else is in the batch does not matter.
 
 A turn cut by its token limit ends the episode as ``token_limit`` without an environment step: the outcome
 is missing unless the environment can verify its state as it is (an optional method ``outcome() -> float |
-None``).
+None``). That is asked of every episode whose last info holds no outcome.
 
 An environment that raises or answers wrongly, in whichever method, ends its own episode as ``env_error``:
 nothing is known of its outcome, and the others go on.
@@ -33,6 +33,7 @@ from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, Sampler
 from axiomrm.policy_opt.seeds import derived_seed, generator
 from axiomrm.policy_opt.state_keys import anchor
+from axiomrm.policy_opt.writable import Pieces, mended
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +240,7 @@ def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) 
 def _end(live: _Live, ending: Ending, *, truncated: bool) -> None:
     record = live.record
     record.ending, record.truncated, record.terminated, live.done = ending, truncated, not truncated, True
-    if truncated and math.isnan(record.outcome) and live.env is not None:
+    if math.isnan(record.outcome) and live.env is not None:
         record.outcome = env_calls.outcome(live.env)
 
 
@@ -265,13 +266,14 @@ def _close(live: _Live) -> Episode:
             env_calls.close(live.env)
         except EnvFault as error:
             _fail(live, error)
+    task = _mend(live)
     record = live.record
     score = None if math.isnan(record.outcome) else record.outcome
     trajectory = Trajectory(
         id=record.traj_id,
         task_id=record.task_id,
         group_id=record.group_id,
-        task=live.request.task,
+        task=task,
         messages=tuple(live.messages),
         tools=live.tools,
         outcome=Outcome(score=score, metrics=outcome_metrics(live.reset_info, live.infos)),
@@ -284,3 +286,12 @@ def _close(live: _Live) -> Episode:
         },
     )
     return Episode(record, trajectory)
+
+
+def _mend(live: _Live) -> Task:
+    """What files cannot hold fails the episode and is taken out; returns its task."""
+    found = Pieces(live.messages, live.tools, live.reset_info, live.infos, live.request.task)
+    (live.messages, live.tools, live.reset_info, live.infos, task), wrong = mended(found)
+    if wrong is not None:
+        _fail(live, EnvFault(f"{live.record.env}: cannot be written as JSON: {wrong}"))
+    return task

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithm import Algorithm, Guardable
+from axiomrm.policy_opt.config import cannot_guard
+from axiomrm.policy_opt.failures import warn_of_nothing
 from axiomrm.policy_opt.monitors import GAMED, Monitors
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.spot_checks import write_spot_checks
@@ -28,10 +30,7 @@ class Watch:
             ConfigError: ``guard`` with an algorithm that cannot go on without turn rewards.
         """
         if on_hack == "guard" and not isinstance(algorithm, Guardable):
-            raise ConfigError(
-                f"on_hack 'guard': {type(algorithm).__name__} cannot drop turn rewards; use process_replay, "
-                "or on_hack 'warn' or 'stop'"
-            )
+            raise ConfigError(cannot_guard(type(algorithm).__name__))
         self.monitors, self.on_hack = monitors, on_hack
         self.folder, self.algorithm = folder, algorithm
 
@@ -48,6 +47,7 @@ class Watch:
                 "on_hack 'guard': the reward source mixes the outcome with what is judged, so dropping turn "
                 "rewards would leave the judge in; use a source of turn rewards alone, or 'warn' or 'stop'"
             )
+        warn_of_nothing(episodes, iteration)
         alarms = self.monitors.update(episodes, metrics)
         for alarm in alarms:
             log.warning("iteration %d: %s: %s", iteration, alarm.name, alarm.message)

@@ -1,5 +1,6 @@
 """An environment that raises or answers wrongly, in whichever method, ends one episode and nothing else."""
 
+import json
 import logging
 import math
 from collections.abc import Callable
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 
 from axiomrm.data.environment import Observation
+from axiomrm.data.trajectory import Message, Trajectory
+from axiomrm.data.writing import json_line, to_record
 from axiomrm.errors import JudgeError
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.records import to_json
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import TransformersSampler
@@ -173,6 +177,65 @@ def test_an_interrupt_stops_the_run(toy: Any) -> None:
         roll(toy, answering("step", throwing(KeyboardInterrupt())))
 
 
+def said_at_the_end(message: Message) -> Change:
+    return answering("step", lambda a: (Observation((message,)), *a[1:]) if a[2] else a)
+
+
+def tool(specification: dict[str, Any]) -> Change:
+    return answering("reset", lambda a: (Observation(a[0].messages, (specification,)), a[1]))
+
+
+def user(content: str = "x", **extra: Any) -> Message:
+    return Message(role="user", content=content, extra=extra)
+
+
+NUMBER: dict[str, Any] = {"role": "user", "content": 5}
+ROUND: dict[str, Any] = {}
+ROUND["me"] = ROUND
+UNWRITABLE: dict[str, tuple[Change, str]] = {
+    "metrics keys": (told(metrics={1: 2}), "turn 0: info['metrics']: TypeError: key 1 is no text"),
+    "metrics pairs": (told(metrics={(1, 2): 2}), "turn 0: info['metrics']: TypeError: key (1, 2) is no text"),
+    "metrics objects": (told(metrics={"a": np.array([object()])}), "turn 0: info['metrics']: "),
+    "metrics huge": (told(metrics={"a": 10**5000}), "turn 0: info['metrics']: "),
+    "metrics circular": (told(metrics=ROUND), "RecursionError"),
+    "error kind": (told(error_kind="\ud800"), "turn 0: info['error_kind']: "),
+    "part name": (told(parts={"\ud800": 0.5}), "turn 0: info['parts']: "),
+    "message": (said_at_the_end(user("bad \ud800")), "message 6 (user): "),
+    "extra function": (said_at_the_end(user(f=print)), "message 6 (user): "),
+    "extra surrogate": (said_at_the_end(user(f="\ud800")), "message 6 (user): "),
+    "no content": (said_at_the_end(Message.model_construct(**NUMBER)), "message 6 (user): "),
+    "tool function": (tool({"f": print}), "tools[0]: "),
+    "tool keys": (tool({1: 2}), "tools[0]: TypeError: key 1 is no text"),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_what_files_cannot_hold_ends_one_episode(toy: Any, name: str) -> None:
+    spoil, says = UNWRITABLE[name]
+    episode = alone(toy, spoil)
+    assert says in episode.trajectory.metadata["turns"][-1]["detail"]
+    json_line(to_record(episode.trajectory))
+    again = Trajectory.model_validate_json(episode.trajectory.model_dump_json())
+    assert len(again.turns) == len(episode.record.steps)
+    json.dumps(to_json(episode.record), ensure_ascii=False).encode()
+
+
+def test_a_task_that_an_environment_writes_into_is_as_it_was(toy: Any) -> None:
+    def spoil(env: Any) -> Any:
+        start = env.reset
+
+        def reset(*, seed: int, task: Any) -> Any:
+            task.payload["mine"] = print
+            return start(seed=seed, task=task)
+
+        env.reset = reset
+        return env
+
+    found = roll(toy, spoil)
+    assert {e.record.ending for e in found} == {"done"}
+    assert all(set(e.trajectory.task.payload) == {"symbols"} for e in found)
+
+
 def config(**options: Any) -> PolicyConfig:
     return PolicyConfig(
         iterations=1, tasks_per_iteration=3, group_size=4, rollout=RolloutConfig(max_turn_tokens=8), **options
@@ -208,9 +271,38 @@ def test_what_json_cannot_hold_is_kept_in_words(toy: Any, tmp_path: Path) -> Non
         def __repr__(self) -> str:
             return "Key(1)"
 
-    odd = told(state_key=(1, np.int64(3)), metrics={"calls": np.array([1, 2]), "key": Key()})
+    odd = told(state_key=(1, np.int64(3)), parts={1: 0.5}, metrics={"calls": np.array([1, 2]), "key": Key()})
     trainer = toy.trainer(tmp_path, config(algorithm=ProcessReplayConfig(rescore_turns=9)))
     trainer.env_factory = lambda: odd(toy.env(3))
     trainer.run()
     assert '"state_key":[1,3]' in trainer.algorithm.buffer.records[0].transcript
+    assert '"parts":{"1":0.5}' in trainer.algorithm.buffer.records[0].transcript
     assert '"calls":[1,2],"key":"Key(1)"' in trainer.algorithm.buffer.records[0].transcript
+
+
+def silent(env: Any) -> Any:
+    """It ends without a word on the outcome."""
+    return answering("step", lambda a: (a[0], None, *a[2:4], {}))(env)
+
+
+def test_an_end_without_an_outcome_asks_the_verifier(toy: Any) -> None:
+    spoilt, plain = roll(toy, silent), roll(toy)
+    assert spoilt[2].record.terminated and spoilt[2].record.outcome == plain[2].record.outcome
+    broken = alone(toy, lambda env: answering("outcome", raising)(silent(env)))
+    assert "CopyEnv.outcome: RuntimeError" in broken.trajectory.metadata["turns"][-1]["detail"]
+
+
+def test_an_iteration_with_nothing_to_learn_from_is_told_once(
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without(env: Any) -> Any:
+        env.outcome = lambda: None
+        return silent(env)
+
+    for name, factory in (("none", lambda: without(toy.env(3))), ("some", lambda: silent(toy.env(3)))):
+        trainer = toy.trainer(tmp_path / name, config())
+        trainer.env_factory = factory
+        with caplog.at_level(logging.WARNING):
+            trainer.run()
+        told = [text for text in caplog.messages if "nothing can be learnt" in text]
+        assert len(told) == 1 and "iteration 0: none of 12 episodes" in told[0]  # the second run adds none

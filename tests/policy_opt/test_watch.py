@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 
 from axiomrm.errors import ConfigError, JudgeError
+from axiomrm.policy_opt.algorithm import Guardable
+from axiomrm.policy_opt.algorithms import build_algorithm
 from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.grpo import GRPO
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.monitors import Monitors
+from axiomrm.policy_opt.presets import PRESETS
 from axiomrm.policy_opt.reward import TurnScores
 from axiomrm.policy_opt.spot_checks import read_spot_checks
+from axiomrm.policy_opt.watch import Watch
 
 
 class Flatterer:
@@ -86,9 +91,21 @@ def test_a_run_can_stop_at_a_gamed_judge_and_stays_stopped(toy: Any, tmp_path: P
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == len(rows)
 
 
-def test_an_algorithm_that_needs_turn_rewards_cannot_be_guarded(toy: Any, tmp_path: Path) -> None:
+def test_an_algorithm_that_needs_turn_rewards_cannot_be_guarded(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="GRPO cannot drop turn rewards"):
-        trainer(toy, tmp_path, on_hack="guard", algorithm=GRPOConfig(reward="summed"))
+        Watch(Monitors(MonitorConfig()), "guard", tmp_path, GRPO(GRPOConfig()))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_configuration_says_so_before_a_run_begins(preset: str) -> None:
+    made: Any = build_algorithm(PRESETS[preset])
+    values = {"algorithm": PRESETS[preset].model_dump(), "on_hack": "guard", "group_size": 2}
+    if isinstance(made, Guardable):
+        if getattr(PRESETS[preset], "alpha", 1):
+            assert PolicyConfig.model_validate(values).on_hack == "guard"
+        return
+    with pytest.raises(ValueError, match=f"on_hack 'guard': {type(made).__name__} cannot drop turn rewards"):
+        PolicyConfig.model_validate(values)
 
 
 def test_rows_hold_the_diagnostics_and_the_tracker_gets_each_row_once(toy: Any, tmp_path: Path) -> None:
