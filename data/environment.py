@@ -36,7 +36,9 @@ class Observation:
 
 
 class TurnEnv(Protocol):
-    """``info`` may hold ``state_key, outcome, parts, oracle_turn, progress, error_kind, metrics``."""
+    """``info`` may hold ``state_key, outcome, parts, oracle_turn, progress, error_kind, metrics, assessment,
+    labels`` (docs/policy.md says what they mean). An optional method ``outcome() -> float | None`` is asked
+    where an episode ends without ``info["outcome"]``."""
 
     def reset(
         self, *, seed: int | None = None, task: Task | None = None

@@ -46,8 +46,8 @@ def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
     ]
     if records and not any(known):
         log.warning(
-            "iteration %d: none of %d episodes has an outcome or a turn reward, so nothing can be learnt; tell "
-            "info['outcome'] at the end, give the environment outcome(), return rewards, or set a judge",
+            "iteration %d: none of %d episodes has an outcome or a turn reward, so nothing can be learnt; "
+            "tell info['outcome'] at the end, give the environment outcome(), return rewards, or set a judge",
             iteration,
             len(records),
         )
