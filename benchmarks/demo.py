@@ -24,7 +24,7 @@ from axiomrm.progress import Lines
 from axiomrm.runner import run_pipeline
 from axiomrm.stages.evaluate import COOL, START
 from axiomrm.stages.policy import arms
-from axiomrm.stages.report import Measured, criteria, personal, report_data, worth
+from axiomrm.stages.report import LABELS, Measured, criteria, personal, report_data, worth
 
 DRAWS = 2000
 TARGETS = (0.5, 0.75)
@@ -63,6 +63,16 @@ def renamed(tuned: Measured, names: dict[str, str]) -> Measured:
     return tuned
 
 
+def solved_by_kind(runs: list[Measured], policy: str) -> dict[str, str]:
+    """``solved of those with an outcome`` by kind of task, over all seeds."""
+    known: dict[str, list[float]] = {}
+    for held in (m.policies[policy] for m in runs):
+        for task, outcome in held["outcomes"].items():
+            if outcome is not None:
+                known.setdefault(held["types"][task], []).append(outcome)
+    return {kind: f"{sum(found):g} of {len(found)}" for kind, found in sorted(known.items())}
+
+
 def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"seeds": len(runs), "dev curves of the tuning seed": tuning}
     for judge in runs[0].judges["criteria"]:
@@ -83,6 +93,9 @@ def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> 
         r.label: f"{r.success.percent()} gain {r.over_cold_start.percent()}" for r in table.rows
     }
     found["was RL worth it"] = f"{table.answer}: {table.reason}"
+    found["held-out tasks solved, by kind"] = {
+        LABELS.get(p, p): solved_by_kind(runs, p) for p in runs[0].policies
+    }
     found["dev curves of the chosen arms, a run each"] = {
         name: [curve_of(m, name) for m in runs] for name in arms(config)
     }
