@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from axiomrm.cli_run import PIPELINE, load_stages
-from axiomrm.config import RunConfig, load_config
+from axiomrm.config import COOL, START, RunConfig, load_config
 from axiomrm.eval.curves import Point, best_rate, rollouts_to
 from axiomrm.eval.report import write_report
 from axiomrm.manifest import build_manifest, read_manifest, write_manifest
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.progress import Lines
 from axiomrm.runner import run_pipeline
-from axiomrm.stages.evaluate import COOL, START
 from axiomrm.stages.policy import arms
 from axiomrm.stages.report import LABELS, Measured, criteria, personal, report_data, worth
 

@@ -272,6 +272,15 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
+def found_instead(found: object, expected: str) -> str:
+    """``found … (its type), expected …``, also of a value whose repr raises."""
+    try:
+        shown = shorten(found)
+    except (Exception, SystemExit, GeneratorExit):  # a stranger's code; an interrupt still stops
+        shown = "something without a repr"
+    return f"found {shown} ({type(found).__name__}), expected {expected}"
+
+
 def shorten(value: Any) -> str:
     """``value`` for a message: its repr, cut after 80 characters."""
     text = repr(value)

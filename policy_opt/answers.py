@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, get_args
 
-from axiomrm.data.jsonl import shorten
+from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.reward import Episode, Level, TurnJudge, TurnScores
@@ -92,4 +92,4 @@ def _check_number(value: Any, place: str) -> None:
 
 
 def _wrong(place: str, found: object, expected: str) -> DataError:
-    return DataError(f"{place}: found {shorten(found)} ({type(found).__name__}), expected {expected}")
+    return DataError(f"{place}: {found_instead(found, expected)}")

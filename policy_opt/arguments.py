@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from axiomrm.data.jsonl import shorten
+from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Task
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
@@ -48,4 +48,4 @@ def check_training(tasks: Any, config: Any, *, env_factory: Any, turn_judge: Any
 
 
 def _wrong(place: str, found: object, expected: str) -> ConfigError:
-    return ConfigError(f"{place}: found {shorten(found)} ({type(found).__name__}), expected {expected}")
+    return ConfigError(f"{place}: {found_instead(found, expected)}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from axiomrm.data.environment import Action, Observation, TurnEnv
-from axiomrm.data.jsonl import shorten
+from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Message, Task
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.records import NAN
@@ -157,11 +157,7 @@ def said(error: BaseException) -> str:
 
 
 def _wrong(place: str, found: object, expected: str) -> EnvFault:
-    try:
-        shown = shorten(found)
-    except BROKEN:
-        shown = "something without a repr"
-    return EnvFault(f"{place}: found {shown} ({type(found).__name__}), expected {expected}")
+    return EnvFault(f"{place}: {found_instead(found, expected)}")
 
 
 def _observation(found: Any, place: str) -> Observation:

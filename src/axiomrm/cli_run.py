@@ -170,11 +170,6 @@ def _load(
 def _run(
     config: RunConfig, runs_dir: Path, until: str | None, fresh: bool, accept_code_change: bool
 ) -> RunResult:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError(
-            f"WORLD_SIZE={os.environ['WORLD_SIZE']}: the pipeline runs in one process; for several give "
-            "PolicyTrainer an Accelerator in a script of your own (docs/policy.md, Large models)"
-        )
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(config.threads)  # read once, when torch is imported
     names = PIPELINE if until is None else PIPELINE[: PIPELINE.index(until) + 1]

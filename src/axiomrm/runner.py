@@ -75,9 +75,10 @@ def run_pipeline(
 
     Raises:
         ConfigError: the folder belongs to another configuration, is in use, or is no run folder; or a stage
-            that is still to come refuses the configuration.
+            that is still to come refuses the configuration; or a launcher started several processes.
         Interrupted: Ctrl-C or a signal, once the run can go on from its folder.
     """
+    _refuse_launchers()
     wanted = _up_to(stages, until)
     run_dir = runs_root / config.name
     _check_config(wanted, config, run_dir, fresh=fresh)
@@ -122,6 +123,14 @@ def _up_to(stages: Sequence[Stage], until: str | None) -> list[Stage]:
     if until not in names:
         raise ConfigError(f"there is no stage {until!r}; stages: {', '.join(names)}")
     return list(stages[: names.index(until) + 1])
+
+
+def _refuse_launchers() -> None:
+    if (processes := os.environ.get("WORLD_SIZE", "1")) not in ("", "1"):
+        raise ConfigError(
+            f"WORLD_SIZE={processes}: the pipeline runs in one process; for several give "
+            "PolicyTrainer an Accelerator in a script of your own (docs/policy.md, Large models)"
+        )
 
 
 def _check_config(stages: Sequence[Stage], config: RunConfig, run_dir: Path, *, fresh: bool) -> None:

@@ -173,7 +173,7 @@ def test_a_run_that_a_launcher_started_several_times_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match=r"^policy: started as one of 2 processes \(WORLD_SIZE\)"):
+    with pytest.raises(ConfigError, match=r"^WORLD_SIZE=2: the pipeline runs in one process"):
         start(tmp_path)
     assert not (tmp_path / "runs").exists()
     monkeypatch.setenv("WORLD_SIZE", "1")

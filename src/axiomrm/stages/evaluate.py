@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from axiomrm.config import COOL as COOL
-from axiomrm.config import START as START
+from axiomrm.config import COOL, START
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import atomic_file, to_record
 from axiomrm.policy_opt.chat import TemplateChat

@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,13 +61,8 @@ def check(config: RunConfig) -> None:
     judges, and the tracker is installed.
 
     Raises:
-        ConfigError: names the key, what is wrong there and the remedy; or a launcher started several runs.
+        ConfigError: names the key, what is wrong there and the remedy.
     """
-    if (processes := os.environ.get("WORLD_SIZE", "1")) not in ("", "1"):
-        raise ConfigError(
-            f"policy: started as one of {processes} processes (WORLD_SIZE); a run of the pipeline is one, "
-            "a PolicyTrainer in a script of yours may be several, see docs/policy.md"
-        )
     for key, reward in (("reward", config.policy.reward), ("heldout", config.policy.heldout)):
         try:
             check_reward(reward or VerifierReward())
