@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from axiomrm.errors import ConfigError
 from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.packing import TreeRow, batches, collate, single_rows, tree_rows
-from axiomrm.rm.training.rows import IGNORED, JudgeRow
+from axiomrm.rm.training.row_set import IGNORED, JudgeRow
 
 PROBE_TOLERANCE = 0.01
 """Largest difference of a logit between packed and plain rows, in standard deviations of the logits."""

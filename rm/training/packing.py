@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from axiomrm.rm.engines.packing import shared_length
-from axiomrm.rm.training.rows import IGNORED, JudgeRow
+from axiomrm.rm.training.row_set import IGNORED, JudgeRow
 
 
 @dataclass

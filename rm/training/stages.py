@@ -28,7 +28,8 @@ from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.lora import with_lora
 from axiomrm.rm.training.losses import mean_loss, plan_packing
 from axiomrm.rm.training.packing import batches
-from axiomrm.rm.training.rows import RowSet, make_rows
+from axiomrm.rm.training.row_set import RowSet
+from axiomrm.rm.training.rows import make_rows
 from axiomrm.rm.training.sft import run_sft
 
 STAGES = ("rm.general", "rm.rubric", "rm.personal")

@@ -22,7 +22,8 @@ from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.joint import joint_groups
 from axiomrm.rm.training.losses import reads_trees
 from axiomrm.rm.training.packing import single_rows, tree_rows
-from axiomrm.rm.training.rows import JudgeRow, make_rows
+from axiomrm.rm.training.row_set import JudgeRow
+from axiomrm.rm.training.rows import make_rows
 from axiomrm.rm.training.stages import train_stage
 from axiomrm.stage_context import StageContext
 from axiomrm.stages.judging import stage_config

@@ -12,7 +12,8 @@ from axiomrm.rm.prompt import JudgePrompter
 from axiomrm.rm.training.config import StageConfig
 from axiomrm.rm.training.losses import completion_loss, mean_loss, plan_packing, reads_trees, trained_tokens
 from axiomrm.rm.training.packing import TreeRow, batches, collate, single_rows, tree_rows
-from axiomrm.rm.training.rows import IGNORED, JudgeRow, make_rows
+from axiomrm.rm.training.row_set import IGNORED, JudgeRow
+from axiomrm.rm.training.rows import make_rows
 
 
 def row(ids: list[int], start: int, unit: str = "u", weight: float = 1.0) -> JudgeRow:

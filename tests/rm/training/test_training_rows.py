@@ -14,7 +14,8 @@ from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm.grammar import parse
 from axiomrm.rm.prompt import Criterion, JudgePrompter
 from axiomrm.rm.training.packing import TreeRow, collate, single_rows
-from axiomrm.rm.training.rows import IGNORED, JudgeRow, make_rows, usable_pair
+from axiomrm.rm.training.row_set import IGNORED, JudgeRow
+from axiomrm.rm.training.rows import make_rows, usable_pair
 
 CASES = Path(__file__).parents[2] / "cases" / "dev_cases.jsonl"
 
