@@ -42,12 +42,7 @@ def admission_check(
     if same_engine:
         accepted = [("max_abs", seen["mismatch/max_abs_nats"], max_gap)]
     else:
-        limits = limits or MismatchLimits()
-        accepted = [
-            ("mean_abs", seen["mismatch/mean_abs_nats"], limits.mean_abs),
-            ("abs(mean)", abs(seen["mismatch/mean_nats"]), limits.mean),
-            ("p999_abs", seen["mismatch/p999_abs_nats"], limits.p999_abs),
-        ]
+        accepted = _of_two_engines(seen, limits or MismatchLimits())
     if all(value < limit for _, value, limit in accepted):
         return seen
     raise DataError(
@@ -57,6 +52,15 @@ def admission_check(
         + ", ".join(f"{name} < {limit:g}" for name, _, limit in accepted)
         + f"); {CAUSES}{'' if same_engine else _LESS_PRECISE}"
     )
+
+
+def _of_two_engines(seen: dict[str, float], limits: MismatchLimits) -> list[tuple[str, float, float]]:
+    """Name, measured difference and limit."""
+    return [
+        ("mean_abs", seen["mismatch/mean_abs_nats"], limits.mean_abs),
+        ("abs(mean)", abs(seen["mismatch/mean_nats"]), limits.mean),
+        ("p999_abs", seen["mismatch/p999_abs_nats"], limits.p999_abs),
+    ]
 
 
 _LESS_PRECISE = ", an engine less precise than the trainer (rollout.engine.dtype)"

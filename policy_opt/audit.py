@@ -69,9 +69,13 @@ def audit(
     rows = [_scored(t, None if answers is None else answers[i]) for i, t in enumerate(trajectories)]
     if all(math.isnan(row.score) for row in rows):
         raise DataError(f"none of {len(rows)} rollouts has a reward: {_why_none(rows, answers is None)}")
+    return graded(_facts(rows, spot_checks, seed))
+
+
+def _facts(rows: Sequence[Scored], spot_checks: int, seed: int) -> Audit:
+    """All that is measured, not graded yet."""
     pooled = max(Counter(row.group for row in rows).values()) < 2
-    disc = discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed)
-    facts = Audit(
+    return Audit(
         verdict="ok",
         reasons=(),
         suggested_beta=0.0,
@@ -80,7 +84,7 @@ def audit(
         groups=len({row.group for row in rows}),
         pooled=pooled,
         success=_success(rows),
-        disc=disc,
+        disc=discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed),
         items=_items(rows, pooled, seed),
         correlations=_correlations(rows),
         **_missing(rows),
@@ -89,7 +93,6 @@ def audit(
         lying_tools=tuple(lying_tools([row.trajectory for row in rows])),
         spot_checks=_looks(rows, spot_checks),
     )
-    return graded(facts)
 
 
 def _why_none(rows: Sequence[Scored], from_file: bool) -> str:

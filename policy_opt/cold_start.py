@@ -92,13 +92,11 @@ def fine_tune(
     optimizer = make_optimizer(
         model, settings.optimizer, learning_rate=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    losses, best = [dev_loss(model, dev, settings, pad_id)], _weights(model)
     saved = folder / "cold_start.pt"
     if saved.exists():
-        state = torch.load(saved, weights_only=False)
-        load_trained(model, state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        losses, best = state["losses"], state["best"]
+        losses, best = _resumed(saved, model, optimizer)
+    else:
+        losses, best = [dev_loss(model, dev, settings, pad_id)], _weights(model)
     while len(losses) <= settings.max_epochs and not _stalled(losses, settings.patience):
         epoch = len(losses)
         _epoch(model, optimizer, train, settings, epoch, pad_id)
@@ -113,6 +111,14 @@ def fine_tune(
             on_epoch(epoch, losses[-1])
     load_trained(model, best)
     return ColdStartResult(len(losses) - 1, losses.index(min(losses)), losses)
+
+
+def _resumed(saved: Path, model: Any, optimizer: Any) -> tuple[list[float], dict[str, Tensor]]:
+    """Put model and optimizer where a killed run left them; dev losses so far, and the best weights."""
+    state = torch.load(saved, weights_only=False)
+    load_trained(model, state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["losses"], state["best"]
 
 
 @torch.inference_mode()

@@ -9,7 +9,6 @@ that says again what another row says, is dropped and counted.
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import Trajectory, canonical_json
@@ -56,13 +55,12 @@ def make_rows(
     """
     _check_shares(direct_share=direct_share, joint_share=joint_share)
     groups = _groups(examples, prompter, joint_share, joint_size, seed)
-    sets = label_sets or {}
-    asked = [(example, _checked_labels(example, index, sets)) for index, example in enumerate(examples)]
+    asked = [(e, _checked_labels(e, index, label_sets or {})) for index, e in enumerate(examples)]
     direct = _direct_groups(examples, groups, direct_share, seed)
 
     def row_of(number: int) -> JudgeRow:
-        row = _row([asked[i] for i in groups[number]], prompter, number in direct, seed, guidelines)
-        return replace(row, label_weight=label_weight)
+        own = [asked[i] for i in groups[number]]
+        return _row(own, prompter, number in direct, seed, guidelines, label_weight)
 
     return _collected(groups, row_of, max_tokens)
 
@@ -138,6 +136,7 @@ def _row(
     direct: bool,
     seed: int,
     guidelines: str,
+    label_weight: float,
 ) -> JudgeRow:
     example, labels = asked[0]
     unit = _root(example.trajectory)
@@ -161,6 +160,7 @@ def _row(
         example.source,
         unit,
         sum(e.weight for e, _ in asked) / len(asked),
+        label_weight=label_weight,
         others=tuple(items[1:]),
     )
 

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import finite_json
 from axiomrm.errors import ConfigError
-from axiomrm.rm.card import CARD_FILE, JudgeCard, check_judge_card, read_judge_card, write_judge_card
+from axiomrm.rm.card import CARD_FILE, JudgeCard, fitting_prompter, write_judge_card
 from axiomrm.rm.engines.model_facts import weights_hash
 from axiomrm.rm.labels import LabelSet
 from axiomrm.rm.prompt import JudgePrompter
@@ -93,13 +93,10 @@ def train_stage(
         DataError: an example's label is none of its labels.
     """
     out = Path(out_dir)
-    net, tokenizer, card = _loaded(model, tokenizer)
-    prompter = JudgePrompter(tokenizer, template=config.template, secret=config.secret)
-    if card:
-        check_judge_card(card, prompter, str(model))
+    net, tokenizer, folder = _loaded(model, tokenizer)
+    prompter, card = fitting_prompter(tokenizer, folder, template=config.template, secret=config.secret)
     options: dict[str, Any] = {"guidelines": guidelines, "label_sets": label_sets}
-    train = _rows(train_examples, prompter, config, options)
-    dev = _rows(dev_examples, prompter, config, options)
+    train, dev = (_rows(found, prompter, config, options) for found in (train_examples, dev_examples))
     plan = _plan(config, net, prompter, train, dev)
     _claim(out, plan)
     if (out / "result.json").exists():
@@ -142,12 +139,12 @@ def _write_card(
     )
 
 
-def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any, JudgeCard | None]:
+def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any, str | Path | None]:
+    """Model, tokenizer, and the folder that they came from, if one."""
     if not isinstance(model, str | Path):
         return model, tokenizer, None
-    card = read_judge_card(model)
     tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
-    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), tokenizer, card
+    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), tokenizer, model
 
 
 def _rows(
