@@ -1,11 +1,9 @@
 """The files that a reward is made of belong to the run: one that changed is named when the run goes on."""
 
-import importlib.util
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from axiomrm.config import RunConfig
 from axiomrm.errors import ConfigError
 from axiomrm.rubrics.imports import LIBRARY
-from axiomrm.runner import run_pipeline
+from axiomrm.runner import Stage, run_pipeline
 
 ANNA, BERT, CORA = (
     json.dumps({"subject": f"user-000{i}", "slots": {"stated.verbosity": 2}, "policy_training": True})
@@ -21,21 +19,11 @@ ANNA, BERT, CORA = (
 )
 
 
-def _load_toy() -> ModuleType:
-    place = Path(__file__).with_name("toy_pipeline.py")
-    spec = importlib.util.spec_from_file_location("toy_pipeline_of_rewards", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+STAGES = [Stage("only", lambda context: {"n": 1})]
 
 
-toy = _load_toy()
-
-
-@pytest.fixture(autouse=True)
-def _pinned_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("axiomrm.manifest.code_hash", lambda: "pinned")
+def config(**policy: Any) -> RunConfig:
+    return RunConfig.model_validate({"name": "toy", "policy": policy})
 
 
 @pytest.fixture
@@ -63,20 +51,20 @@ def reward(files: Path) -> dict[str, Any]:
 
 
 def run(files: Path, key: str = "reward", **options: Any) -> None:
-    run_pipeline(toy.STAGES, toy.config(policy={key: reward(files)}), files / "runs", **options)
+    run_pipeline(STAGES, config(**{key: reward(files)}), files / "runs", **options)
 
 
 def test_a_changed_file_of_two_parts_is_named_once(files: Path) -> None:
     twice = reward(files)
     twice["parts"]["q"] = twice["parts"]["p"]
     twice["weights"]["q"] = 1
-    config = toy.config(policy={"reward": twice})
-    run_pipeline(toy.STAGES, config, files / "runs")
+    made = config(reward=twice)
+    run_pipeline(STAGES, made, files / "runs")
     for name in ("process_shaping.yaml", "agent_axioms.yaml"):
         with (files / name).open("a") as handle:
             handle.write("# a remark\n")
     with pytest.raises(ConfigError) as caught:
-        run_pipeline(toy.STAGES, config, files / "runs")
+        run_pipeline(STAGES, made, files / "runs")
     said = str(caught.value)
     assert said.count("content of") == 2
     assert "parts.p.rubric (" in said and "parts.p.rubric.imports.agent_axioms" in said
