@@ -8,6 +8,7 @@ were chosen while looking at seeds 0, 1 and 2, so others measure them.
 
 import argparse
 import json
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
@@ -62,14 +63,19 @@ def renamed(tuned: Measured, names: dict[str, str]) -> Measured:
     return tuned
 
 
+def solved(outcomes: Iterable[float | None]) -> str:
+    """``solved of those with an outcome``."""
+    known = [outcome for outcome in outcomes if outcome is not None]
+    return f"{sum(known):g} of {len(known)}"
+
+
 def solved_by_kind(runs: list[Measured], policy: str) -> dict[str, str]:
-    """``solved of those with an outcome`` by kind of task, over all seeds."""
-    known: dict[str, list[float]] = {}
+    """By kind of task, over all seeds."""
+    found: dict[str, list[float | None]] = {}
     for held in (m.policies[policy] for m in runs):
         for task, outcome in held["outcomes"].items():
-            if outcome is not None:
-                known.setdefault(held["types"][task], []).append(outcome)
-    return {kind: f"{sum(found):g} of {len(found)}" for kind, found in sorted(known.items())}
+            found.setdefault(held["types"][task], []).append(outcome)
+    return {kind: solved(outcomes) for kind, outcomes in sorted(found.items())}
 
 
 def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +98,9 @@ def summary(runs: list[Measured], config: RunConfig, tuning: dict[str, Any]) -> 
         r.label: f"{r.success.percent()} gain {r.over_cold_start.percent()}" for r in table.rows
     }
     found["was RL worth it"] = f"{table.answer}: {table.reason}"
+    found["held-out tasks solved, a seed each"] = {
+        LABELS.get(p, p): [solved(m.policies[p]["outcomes"].values()) for m in runs] for p in runs[0].policies
+    }
     found["held-out tasks solved, by kind"] = {
         LABELS.get(p, p): solved_by_kind(runs, p) for p in runs[0].policies
     }
