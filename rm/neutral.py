@@ -80,9 +80,15 @@ def _mark(character: str) -> str:
 
 
 def _neutral_line(line: str) -> str:
-    """Full-width look-alikes of our verdict line, markers and data marks: the parser normalises, so do we."""
-    plain = unicodedata.normalize("NFKC", line)
-    if plain == line or not any(p.search(plain) for p in (_VERDICT, _MARKER, _FENCE)):
+    """Full-width look-alikes of our verdict line, markers and data marks: the parser normalises, so do we.
+
+    What is marked is the bracket that acts, wherever it stands.
+    """
+    normal = [unicodedata.normalize("NFKC", character) for character in line]
+    plain = "".join(normal)
+    if plain == line:
         return line
-    start = len(line) - len(line.lstrip())
-    return line[:start] + _mark(line[start]) + line[start + 1 :]
+    origin = [index for index, form in enumerate(normal) for _ in form]
+    acting = {origin[m.start(1)] for pattern in (_VERDICT, _MARKER) for m in pattern.finditer(plain)}
+    acting |= {origin[m.start()] for m in _FENCE.finditer(plain)}
+    return "".join(_mark(c) if index in acting else c for index, c in enumerate(line))
