@@ -1,14 +1,18 @@
 """The base of every class of settings, and the sizes beyond which a number is a typo."""
 
 from collections.abc import Iterator
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 MANY = 1_000_000
 """Greatest number of iterations, tasks, episodes or rollouts; more would run for years."""
 LONG = 10_000_000
 """Greatest number of tokens in a row, an episode or a forward pass."""
+HOTTEST = 100.0
+"""Greatest sampling temperature; at more, every token is as likely as any other."""
+Rate = Annotated[float, Field(gt=0, le=1)]
+"""A learning rate."""
 
 Place = tuple[str | int, ...]
 

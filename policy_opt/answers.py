@@ -1,6 +1,5 @@
 """What a reward source answered, checked before anything is computed from it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, get_args
@@ -8,9 +7,10 @@ from typing import Any, get_args
 from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.records import LARGEST, too_large
 from axiomrm.policy_opt.reward import Episode, Level, TurnJudge, TurnScores
 
-NUMBER = "a finite number, or NaN for a missing one"
+NUMBER = f"a finite number, or NaN for a missing one; at most {LARGEST:g} in size"
 
 
 def ask(
@@ -29,7 +29,8 @@ def ask(
 
     Raises:
         DataError: it answered for another number of trajectories or turns, with something that is no
-            ``TurnScores``, or with infinity; names trajectory, field, what was found and what was expected.
+            ``TurnScores``, or with infinity or what is larger than any reward; names trajectory, field, what
+            was found and what was expected.
     """
     answers: Any = judge(trajectories)
     if not isinstance(answers, tuple | list):
@@ -87,7 +88,7 @@ def _check_parts(parts: Any, place: str) -> None:
 
 
 def _check_number(value: Any, place: str) -> None:
-    if not isinstance(value, Real) or math.isinf(value):
+    if not isinstance(value, Real) or too_large(value):
         raise _wrong(place, value, NUMBER)
 
 

@@ -7,17 +7,21 @@ from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Task
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.writable import fault
 
 
 def check_tasks(tasks: Sequence[Task], what: str = "rollouts") -> None:
     """Whether all of them are tasks.
 
     Raises:
-        ConfigError: names the first that is not.
+        ConfigError: names the first that is not, or that files cannot hold.
     """
     for index, task in enumerate(tasks):
+        place = f"{what}: tasks[{index}]"
         if not isinstance(task, Task):
-            raise _wrong(f"{what}: tasks[{index}]", task, "a Task")
+            raise _wrong(place, task, "a Task")
+        if (why := fault(task)) is not None:
+            raise ConfigError(f"{place} ({task.id!r}): cannot be written as JSON: {why}")
 
 
 def check_training(tasks: Any, config: Any, *, env_factory: Any, turn_judge: Any) -> list[Task]:

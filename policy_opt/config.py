@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from axiomrm.data.settings import LONG, MANY, Settings
+from axiomrm.data.settings import HOTTEST, LONG, MANY, Rate, Settings
 from axiomrm.policy_opt.engine_config import EngineConfig, TransformersEngine
 from axiomrm.policy_opt.monitor_config import MonitorConfig
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
@@ -121,9 +121,9 @@ class PPOConfig(Settings):
     lam: float = Field(default=0.95, ge=0, le=1)
     """GAE's lambda, a token."""
     value_coefficient: float = Field(default=0.5, gt=0)
-    value_learning_rate: float = Field(default=1e-3, gt=0)
+    value_learning_rate: Rate = 1e-3
     """Of the value head."""
-    value_only_iterations: int = Field(default=2, ge=0)
+    value_only_iterations: int = Field(default=2, ge=0, le=MANY)
     """First iterations in which only the value head learns."""
     reward: Literal["outcome", "summed"] = "outcome"
     kl_place: Literal["loss", "reward"] = "reward"
@@ -170,7 +170,7 @@ class RolloutConfig(Settings):
     """How episodes are sampled."""
 
     engine: EngineConfig = TransformersEngine()
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0, le=HOTTEST)
     max_turns: int = Field(default=32, ge=1, le=MANY)
     max_turn_tokens: int = Field(default=64, ge=1, le=LONG)
     max_episode_tokens: int = Field(default=2048, ge=2, le=LONG)
@@ -191,7 +191,7 @@ class PolicyConfig(Settings):
     group_size: int = Field(default=8, ge=1, le=MANY)
     """Rollouts a task instance."""
     seed: int = 0
-    learning_rate: float = Field(default=3e-4, gt=0)
+    learning_rate: Rate = 3e-4
     schedule: Schedule = "constant"
     """Of the learning rate over ``iterations``: ``linear`` falls from its full value in the first iteration
     to ``1 / iterations`` of it in the last. A run that is given more iterations later takes the new line."""
@@ -230,6 +230,15 @@ class PolicyConfig(Settings):
             raise ValueError(
                 f"group_size={self.group_size}: {self.algorithm.kind} compares rollouts of a group, "
                 "set at least 2"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_hold_what_is_kept(self) -> "PolicyConfig":
+        if isinstance(self.algorithm, BestOfKConfig) and self.algorithm.keep > self.group_size:
+            raise ValueError(
+                f"algorithm.keep={self.algorithm.keep}: a group has group_size={self.group_size} rollouts; "
+                "keep at most as many"
             )
         return self
 

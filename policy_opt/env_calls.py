@@ -2,7 +2,7 @@
 
 Each function calls one method. What the method raises, and an answer of another shape than `TurnEnv` says,
 is an ``EnvFault``. A number may be of any kind that ``float`` takes but text; NaN is a missing one, infinity
-a fault.
+and what is larger than any reward a fault.
 """
 
 import math
@@ -14,7 +14,7 @@ from axiomrm.data.environment import Action, Observation, TurnEnv
 from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Message, Task
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.records import NAN
+from axiomrm.policy_opt.records import LARGEST, NAN, too_large
 from axiomrm.policy_opt.state_keys import PLAIN, anchor
 
 EnvFactory = Callable[[], TurnEnv]
@@ -202,8 +202,12 @@ def _number(found: Any, place: str, name: str) -> float:
         value = math.inf if isinstance(found, str | bytes) else float(found)
     except Exception:  # whatever its own ``__float__`` raises
         value = math.inf
-    if math.isinf(value):
-        raise _wrong(f"{place}: {name}", found, "a finite number, or None for a missing one")
+    if too_large(value):
+        raise _wrong(
+            f"{place}: {name}",
+            found,
+            f"a finite number, or None for a missing one; at most {LARGEST:g} in size",
+        )
     return value
 
 

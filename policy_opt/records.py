@@ -8,7 +8,7 @@ other trajectories are evicted; running statistics are applied when a step is dr
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, SupportsAbs
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,13 @@ from axiomrm.errors import DataError
 
 Ending = Literal["done", "turn_limit", "token_limit", "time_limit", "env_error", "cancelled"]
 NAN = float("nan")
+LARGEST = 1e9
+"""Greatest size of a reward that is taken: squares and sums of such still are numbers in single precision."""
+
+
+def too_large(reward: SupportsAbs[Any]) -> bool:
+    """Whether a reward, missing ones aside, is infinite or beyond ``LARGEST``."""
+    return bool(abs(reward) > LARGEST)
 
 
 @dataclass(frozen=True)

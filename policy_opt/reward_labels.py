@@ -19,6 +19,7 @@ import numpy as np
 from axiomrm.data.jsonl import Rejected, read_records, shorten
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.records import LARGEST
 from axiomrm.policy_opt.reward import TurnScores
 
 Source = Literal["human", "ai"]
@@ -131,8 +132,10 @@ def _label(row: Mapping[str, Any]) -> Label:
         raise DataError(f"id: expected the trajectory's id, found {shorten(name)}")
     if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool) or turn < 0):
         raise DataError(f"turn: expected null or a number from 0, found {shorten(turn)}")
-    if isinstance(reward, bool) or not isinstance(reward, int | float) or not math.isfinite(reward):
-        raise DataError(f"reward: expected a finite number, found {shorten(reward)}")
+    if isinstance(reward, bool) or not isinstance(reward, int | float) or not -LARGEST <= reward <= LARGEST:
+        raise DataError(
+            f"reward: expected a finite number of at most {LARGEST:g} in size, found {shorten(reward)}"
+        )
     source = row.get("source")
     if source not in ("human", "ai"):
         raise DataError(f"source: expected 'human' or 'ai', found {shorten(source)}")

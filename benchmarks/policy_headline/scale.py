@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from axiomrm.config_file import Document
 from axiomrm.config_findings import describe
-from axiomrm.data.settings import Settings
+from axiomrm.data.settings import Rate, Settings
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import AlgorithmConfig, PolicyConfig, RolloutConfig
 from axiomrm.policy_opt.presets import PRESETS
@@ -33,7 +33,6 @@ def _each_once(values: list[Any]) -> list[Any]:
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Rate = Annotated[float, Field(gt=0, le=1)]
 Rates = Annotated[list[Rate], Field(min_length=1), AfterValidator(_each_once)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Turns = Annotated[int, Field(ge=1, le=100)]

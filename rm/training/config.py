@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from axiomrm.data.settings import LONG, MANY, Settings
+from axiomrm.data.settings import LONG, MANY, Rate, Settings
 
 WIDE = 65_536
 """Greatest rank: models are narrower, and adapters of such a rank are larger than what they adapt."""
@@ -60,7 +60,7 @@ class StageConfig(Settings):
     """Stop earlier; the learning-rate schedule ends there."""
     max_train_tokens: int | None = Field(default=None, ge=1)
     """Stop after about this many tokens (whole steps, at the mean batch size)."""
-    learning_rate: float = Field(default=2e-4, gt=0)
+    learning_rate: Rate = 2e-4
     optimizer: Literal["adamw", "muon"] = "adamw"
     """``muon``: orthogonalised steps for the matrices of hidden layers, AdamW for all else."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from axiomrm.config_file import Dumper, apply_override, read_document
 from axiomrm.config_findings import describe, fault_key
-from axiomrm.data.settings import LONG, MANY, Settings
+from axiomrm.data.settings import HOTTEST, LONG, MANY, Rate, Settings
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
@@ -52,7 +52,7 @@ class SynthesizeConfig(Settings):
 class ColdStartConfig(Settings):
     """Fine-tuning of the policy on successful dialogues until the dev loss stops falling."""
 
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: Rate = 1e-3
     optimizer: Literal["adamw", "muon"] = "adamw"
     """As in the judge's stages."""
     max_epochs: int = Field(default=12, ge=1, le=MANY)
@@ -64,7 +64,7 @@ class ColdStartConfig(Settings):
 class JudgeStageConfig(Settings):
     """Supervised fine-tuning of one judge stage."""
 
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: Rate = 1e-3
     optimizer: Literal["adamw", "muon"] = "adamw"
     """``muon``: orthogonalised steps for the matrices of hidden layers, AdamW for all else."""
     label_weight: float = Field(default=1.0, gt=0)
@@ -197,7 +197,7 @@ class EvaluateConfig(Settings):
 
     episodes: int = Field(default=200, ge=1, le=MANY)
     """Held-out episodes a policy."""
-    cool_temperature: float = Field(default=0.3, gt=0)
+    cool_temperature: float = Field(default=0.3, gt=0, le=HOTTEST)
     """Sampling temperature of a second evaluation of the cold start: sharper sampling costs no training."""
     best_of_k: int = Field(default=8, ge=2, le=MANY)
     bootstrap_draws: int = Field(default=2000, ge=100, le=MANY)

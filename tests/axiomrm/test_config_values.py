@@ -132,6 +132,11 @@ def test_a_switch_takes_a_boolean_and_a_real_number_an_integer(tmp_path: Path) -
         "rm.general.train.lora.rank",
         "policy.train.algorithm.minibatches",
         "policy.train.algorithm.reuse",
+        "policy.train.learning_rate",
+        "policy.train.rollout.temperature",
+        "cold_start.learning_rate",
+        "rm.general.train.learning_rate",
+        "evaluate.cool_temperature",
     ],
 )
 def test_a_number_with_too_many_noughts_is_refused(key: str, tmp_path: Path) -> None:
@@ -152,6 +157,14 @@ def test_an_iteration_of_more_rollouts_than_memory_holds_is_refused(tmp_path: Pa
     )
     with pytest.raises(ConfigError, match=said):
         loaded(tmp_path, "policy.train.tasks_per_iteration=10000", "policy.train.group_size=1000")
+
+
+def test_more_kept_rollouts_than_a_group_has_are_refused(tmp_path: Path) -> None:
+    kept = "policy.train.algorithm={kind: best_of_k, keep: 9}"
+    said = r"algorithm\.keep=9: a group has group_size=8 rollouts; keep at most as many"
+    with pytest.raises(ConfigError, match=said):
+        loaded(tmp_path, kept, "policy.train.group_size=8")
+    assert loaded(tmp_path, kept, "policy.train.group_size=9").policy.train.group_size == 9
 
 
 def test_a_large_run_is_not_refused(tmp_path: Path) -> None:

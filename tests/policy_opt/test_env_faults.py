@@ -81,6 +81,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "step observation": (replaced(0, None), "CopyEnv.step: observation: found None"),
     "step reward": (replaced(1, "good"), "reward: found 'good' (str), expected a finite number, or None"),
     "step infinite": (replaced(1, math.inf), "CopyEnv.step: reward: found inf"),
+    "step huge": (replaced(1, 1e300), "CopyEnv.step: reward: found 1e+300 (float), expected a finite number, or None for"),
     "step many": (replaced(1, np.ones(3)), "CopyEnv.step: reward: found array"),
     "step end": (replaced(2, "no"), "terminated: found 'no' (str), expected True or False"),
     "step info": (replaced(4, None), "CopyEnv.step: info: found None"),

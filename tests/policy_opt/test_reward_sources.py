@@ -168,6 +168,7 @@ def test_a_label_of_another_text_is_not_used(tmp_path: Path) -> None:
         ({"id": "a", "turn": -1, "reward": 1, "source": "ai"}, "turn"),
         ({"id": "a", "turn": 0, "reward": None, "source": "ai"}, "finite number"),
         ({"id": "a", "turn": 0, "reward": True, "source": "ai"}, "finite number"),
+        ({"id": "a", "turn": 0, "reward": 10**400, "source": "ai"}, "finite number of at most 1e+09 in size"),
         ({"id": "a", "turn": 0, "reward": 1, "source": "cat"}, "'human' or 'ai'"),
         ({"id": "a", "turn": 0, "reward": 1, "source": "ai", "score": 1}, "unknown keys"),
         ({"id": "a", "turn": 0, "reward": 1, "source": "ai", "rater": "r"}, "on line 1"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from axiomrm.data.trajectory import Message, Trajectory
+from axiomrm.data.trajectory import Message, Task, Trajectory
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.answers import ask
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
@@ -36,6 +36,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "turn": ([spoilt(turns=[0.5, None])], "turns[1]: found None (NoneType), expected a finite number, or NaN"),
     "turn text": ([spoilt(turns=["0.5", 1.0])], "turns[0]: found '0.5' (str)"),
     "turn infinite": ([spoilt(turns=[0.5, -math.inf])], "turns[1]: found -inf (float)"),
+    "turn huge": ([spoilt(turns=[0.5, -1.1e9])], "turns[1]: found -1100000000.0 (float), expected a finite number, or NaN for"),
+    "turn beyond floats": ([spoilt(turns=[0.5, 10**400])], "at most 1e+09 in size"),
     "whole infinite": ([spoilt(trajectory=math.inf)], "trajectory 'a': trajectory: found inf (float), expected"),
     "whole": ([spoilt(trajectory=None)], "trajectory: found None (NoneType), expected a finite number, or NaN"),
     "reasons": ([spoilt(reasons=None)], "reasons: found None (NoneType), expected a list"),
@@ -118,6 +120,10 @@ def test_a_changed_judge_is_looked_at_when_it_is_asked_again(toy: Any, tmp_path:
     ("options", "says"),
     [
         ({"tasks": [None]}, r"tasks\[0\]: found None \(NoneType\), expected a Task"),
+        (
+            {"tasks": [Task(id="open", payload={"call": print})]},
+            r"tasks\[0\] \('open'\): cannot be written as JSON: ",
+        ),
         ({"tasks": 3}, r"tasks: found 3 \(int\), expected a list of Task"),
         ({"turn_judge": "judge"}, r"turn_judge: found 'judge' \(str\), expected a function"),
     ],
