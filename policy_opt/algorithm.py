@@ -59,7 +59,7 @@ class Algorithm(Protocol):
         ...
 
     def plan(self, version: int, rng: np.random.Generator) -> Iterator[Minibatch]:
-        """Minibatches in order; drawn lazily, so that the trainer can stop reuse."""
+        """Minibatches in order; drawn lazily, so that the trainer can stop reuse, and counted once taken."""
         ...
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:
@@ -138,9 +138,7 @@ class OnPolicy:
         """Passes over the fresh batch, reshuffled each time; all but the first count as reuse."""
         for number in range(self._passes):
             for chunk in split_by_trajectory(self._steps, self._minibatches, rng):
-                for item in chunk:
-                    item.step.uses += 1
-                yield Minibatch(chunk, number > 0, self._aggregation, self._constant)
+                yield from counted(Minibatch(chunk, number > 0, self._aggregation, self._constant))
 
     def finish(self, version: int) -> dict[str, float]:
         """Drop the batch."""
@@ -157,6 +155,13 @@ class OnPolicy:
     def forget(self, subject: str) -> int:
         """Nothing outlives an iteration."""
         return 0
+
+
+def counted(minibatch: Minibatch) -> Iterator[Minibatch]:
+    """The minibatch; one more use of its steps when the next is asked for, so none where it was refused."""
+    yield minibatch
+    for item in minibatch.steps:
+        item.step.uses += 1
 
 
 def unmasked(loss_N: Tensor, logp_N: Tensor, batch: TokenBatch) -> LossParts:

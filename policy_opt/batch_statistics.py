@@ -7,7 +7,7 @@ import numpy as np
 from axiomrm.policy_opt.advantages import group_discrimination, per_owner_std
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.running import RunningStatistics
-from axiomrm.policy_opt.step_returns import OUTCOME, judge_mean, local_target
+from axiomrm.policy_opt.step_returns import OUTCOME, local_target
 
 RawAdvantage = Callable[[TrajectoryRecord, StepRecord, RunningStatistics], tuple[float, float]]
 
@@ -18,6 +18,7 @@ def take_in(
     records: Sequence[TrajectoryRecord],
     *,
     raw: RawAdvantage,
+    score: Callable[[TrajectoryRecord], float],
 ) -> None:
     """Update baselines, scales, cost of a turn, tokens a trajectory and discrimination.
 
@@ -27,6 +28,7 @@ def take_in(
             none.
         records: trajectories with their returns attached.
         raw: unscaled global and local advantage of a step; NaN = missing.
+        score: what the turn rewards say of a trajectory, whose outcome they should predict; NaN = nothing.
     """
     pairs = [(record, step) for record in records for step in record.steps]
     advantages = [raw(record, step, before) for record, step in pairs]
@@ -46,7 +48,7 @@ def take_in(
     for group in sorted({record.group_id for record in records}):
         members = [record for record in records if record.group_id == group]
         stats.add_discrimination(
-            group_discrimination([judge_mean(r) for r in members], [r.outcome for r in members])
+            group_discrimination([score(r) for r in members], [r.outcome for r in members])
         )
 
 

@@ -18,7 +18,7 @@ from axiomrm.policy_opt.algorithm import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import BestOfKConfig
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
-from axiomrm.policy_opt.step_returns import judge_mean, scorable
+from axiomrm.policy_opt.step_returns import judge_score, scorable
 
 
 def select_best(
@@ -41,7 +41,7 @@ def select_best(
 
 
 def _rank(record: TrajectoryRecord) -> tuple[float, float, str]:
-    judged = judge_mean(record)
+    judged = judge_score(record)
     return -record.r_global, -judged if not np.isnan(judged) else np.inf, record.traj_id
 
 

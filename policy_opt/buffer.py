@@ -102,11 +102,11 @@ class ReplayBuffer:
         self.evicted.update(reasons.values())
 
     def judge_changed(self, judge_key: str) -> dict[str, str]:
-        """Another judge or rubric now: records with the old one's rewards leave, outcome-only ones stay."""
+        """Another judge or rubric now: records with the old one's rewards leave, the others stay."""
         reasons = {
             record.traj_id: "judge"
             for record in self.records
-            if any(step.judge_key != judge_key and not np.isnan(step.r_local) for step in record.steps)
+            if any(step.judged and step.judge_key != judge_key for step in record.steps)
         }
         self.judge_key = judge_key
         self._drop(reasons)

@@ -52,8 +52,6 @@ class ProcessReplayConfig(Settings):
     """Greatest lag of a replayed trajectory, in policy versions."""
     fresh_share: float = Field(default=0.5, ge=0, le=1)
     """Least share of fresh trajectories in a mixed minibatch."""
-    rebaseline: bool = True
-    """Recompute the advantage of replayed steps with today's running statistics."""
     capacity: int = Field(default=2048, ge=1, le=MANY)
     """Trajectories held."""
     rescue: bool = False

@@ -9,10 +9,12 @@ Flags make the ablations: ``alpha=0`` process only, ``beta=0`` outcome only, ``r
 ``reweight`` damps rare tokens (arXiv:2505.12929), ``local_baseline="none"`` takes turn rewards as they are.
 
 Deviations, numbered: (1) replayed trajectories are drawn whole (see ``buffer.py``); (2) rescue of stored
-successes is off unless configured (see ``rescue.py``).
+successes is off unless configured (see ``rescue.py``); (3) a replayed step's advantage always comes from
+today's running statistics: nothing used a frozen one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from axiomrm.policy_opt.advantages import (
     scaled,
     shrink,
 )
-from axiomrm.policy_opt.algorithm import LossParts, Minibatch, split_by_trajectory
+from axiomrm.policy_opt.algorithm import LossParts, Minibatch, counted, split_by_trajectory
 from axiomrm.policy_opt.batch_statistics import take_in
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.config import ProcessReplayConfig
@@ -37,7 +39,7 @@ from axiomrm.policy_opt.rescore import reattach, rescore, within_budget
 from axiomrm.policy_opt.rescue import SuccessStore
 from axiomrm.policy_opt.reward import TurnJudge
 from axiomrm.policy_opt.running import RunningStatistics
-from axiomrm.policy_opt.step_returns import OUTCOME, attach_returns, local_target, scorable
+from axiomrm.policy_opt.step_returns import OUTCOME, attach_returns, judge_score, local_target, scorable
 
 PRIORITY_EXPONENT = 0.4
 FLOOR_SHARE = 0.05
@@ -123,14 +125,16 @@ class ProcessReplay:
         rescored = self._follow_judge(fresh)
         attach_returns(fresh, self.statistics, **options)
         self.snapshot = self.statistics.snapshot()
-        take_in(self.statistics, self.snapshot, [r for r in fresh if scorable(r)], raw=self._raw)
+        ran = [record for record in fresh if scorable(record)]
+        score = partial(judge_score, kind=config.local_return)
+        take_in(self.statistics, self.snapshot, ran, raw=self._raw, score=score)
         reattach(rescored, self.statistics, **options)
         admitted = [self.buffer.add(record, self._with(self.snapshot)) for record in fresh]
         return self._ingest_metrics(fresh, sum(admitted)) | self._rescue(fresh)
 
     def _follow_judge(self, fresh: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
         """Forget what another judge version taught; the stored records that were scored again."""
-        keys = [step.judge_key for record in fresh for step in record.steps if not np.isnan(step.r_local)]
+        keys = [step.judge_key for record in fresh for step in record.steps if step.judged]
         if not keys or keys[-1] == self.buffer.judge_key:
             return []
         rescored: list[TrajectoryRecord] = []
@@ -173,12 +177,12 @@ class ProcessReplay:
         first = self._steps(fresh, self.snapshot) + self._rescued
         chunks = split_by_trajectory(first, self.config.minibatches, rng)
         for chunk in chunks:
-            yield self._minibatch(chunk, reuse=False)
+            yield from counted(self._minibatch(chunk, reuse=False))
         for _ in range(self.config.reuse):
             for _ in chunks:
                 steps = self._mixed(fresh, version, len(chunks), rng)
                 if steps:
-                    yield self._minibatch(steps, reuse=True)
+                    yield from counted(self._minibatch(steps, reuse=True))
 
     def _mixed(
         self, fresh: list[TrajectoryRecord], version: int, parts: int, rng: np.random.Generator
@@ -186,11 +190,10 @@ class ProcessReplay:
         total = -(-len(fresh) // parts)
         n_fresh = int(np.ceil(self.config.fresh_share * total))
         old = [r for r in self.buffer.records if r.policy_version != version and self.buffer.usable(r)]
-        current = self.statistics if self.config.rebaseline else self.snapshot
         replayed = self.buffer.draw(
             old,
             min(total - n_fresh, len(old)),
-            advantage=self._with(current),
+            advantage=self._with(self.statistics),
             version=version,
             exponent=PRIORITY_EXPONENT,
             rng=rng,
@@ -201,7 +204,7 @@ class ProcessReplay:
         order = rng.permutation(len(usable))[:n_fresh]
         steps = self._steps([usable[i] for i in order], self.snapshot)
         for record, weight in replayed:
-            steps += self._steps([record], current, weight=weight, fresh=False)
+            steps += self._steps([record], self.statistics, weight=weight, fresh=False)
         return steps
 
     def _steps(
@@ -221,8 +224,6 @@ class ProcessReplay:
         return drawn
 
     def _minibatch(self, steps: Sequence[DrawnStep], *, reuse: bool) -> Minibatch:
-        for item in steps:
-            item.step.uses += 1
         constant = self.statistics.scalar("action_tokens")
         return Minibatch(steps, reuse, self.config.aggregation, constant)
 

@@ -91,6 +91,11 @@ class StepRecord:
         return self.end - self.start
 
     @property
+    def judged(self) -> bool:
+        """Whether the turn's reward came from a judge, and not from the environment or nowhere."""
+        return bool(self.judge_revision) and not math.isnan(self.r_local)
+
+    @property
     def judge_key(self) -> str:
         """Statistics and baselines never cross this key."""
         return f"{self.rubric_hash}@{self.judge_revision}"

@@ -107,8 +107,12 @@ def flat_groups(records: Sequence[TrajectoryRecord]) -> set[str]:
     return {name for name, values in groups.items() if len(values) > 1 and np.ptp(values) < 1e-9}
 
 
-def judge_mean(record: TrajectoryRecord) -> float:
-    """Mean of the trajectory's scored turn rewards; NaN if none is."""
+def judge_score(record: TrajectoryRecord, kind: LocalReturn = "immediate") -> float:
+    """What the turn rewards say of the trajectory, NaN if nothing: their mean, of ``delta`` the last score of
+    a state."""
+    if kind == "delta":
+        scores = [step.progress for step in record.steps if not np.isnan(step.progress)]
+        return scores[-1] if scores else NAN
     values = [step.r_local for step in record.steps if not np.isnan(step.r_local)]
     return float(np.mean(values)) if values else NAN
 

@@ -210,20 +210,20 @@ class PolicyTrainer:
             check_verdicts(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
-        fresh, reused, stopped = list[UpdateStats](), list[UpdateStats](), False
+        fresh, reused, alarming, stopped = list[UpdateStats](), list[UpdateStats](), False, False
         set_rates(self.optimizer, share_of_peak(self.config.schedule, self.iteration, self.config.iterations))
         for minibatch in self.algorithm.plan(
             self.iteration, generator(self.config.seed, "plan", self.iteration)
         ):
+            if stopped := alarming and minibatch.reuse:
+                break
             accepted = admission_of(self.config.rollout, self.config.admission_max_gap)
             beta = self.kl.beta if self.reference is not None else 0.0
             stats = self._step(tell(self.replica, Step(minibatch, beta, None if fresh else accepted)))
             (reused if minibatch.reuse else fresh).append(stats)
-            stopped = self._should_stop_reuse(stats)
+            alarming = alarming or self._should_stop_reuse(stats)
             if not math.isnan(stats.grad_norm):
                 self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
-            if stopped and minibatch.reuse:
-                break
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}
         self.kl.update(metrics.get("kl/k3_fresh_nats_per_token", math.nan))
         metrics |= update_diagnostics(fresh, reused)

@@ -182,6 +182,32 @@ def test_a_new_judge_revision_takes_its_statistics_and_records_with_it() -> None
     assert algorithm.statistics.baseline("local:@r2", "k", 0) == 4.0
 
 
+def test_rewards_of_the_environment_beside_the_judges_are_no_other_judge() -> None:
+    algorithm = plain(window=9, reuse=9)
+    for version in range(3):
+        rows = [record(f"v{version}t{i}", float(i % 2), [0.1 * i, 0.2], version=version) for i in range(4)]
+        for row in rows[version:]:  # the last turn's reward is now and then the environment's
+            row.steps[-1].judge_revision = ""
+        algorithm.ingest(rows, version)
+        algorithm.finish(version)
+    assert len(algorithm.buffer.records) == 12 and "judge" not in algorithm.buffer.evicted
+    assert len(algorithm.statistics.discriminations) == 3
+    assert algorithm.buffer.judge_key == "@r1"
+    algorithm.ingest([record("new", 1.0, [0.5], judge="r2", version=3), record("x", 0.0, [0.1], judge="")], 3)
+    assert {r.traj_id for r in algorithm.buffer.records} == {"new", "x"}
+
+
+def test_discrimination_of_deltas_is_that_of_the_last_state_score() -> None:
+    algorithm = plain(local_return="delta", gamma=1.0)
+    rows = [record(name, outcome, [NAN, NAN]) for name, outcome in (("a", 1.0), ("b", 0.0), ("c", 1.0))]
+    for row, scores in zip(rows, ([0.2, 0.9], [0.5, 0.3], [0.9, NAN]), strict=True):
+        for step, value in zip(row.steps, scores, strict=True):
+            step.progress = value
+    algorithm.ingest(rows, 0)
+    # last scores .9, .3, .9 and outcomes 1, 0, 1 have the same order
+    assert algorithm.statistics.discriminations == [pytest.approx(1.0)]
+
+
 def test_beta_fades_when_the_judge_does_not_predict_success() -> None:
     algorithm = plain(calibrate_beta=True, beta=0.5)
     for version in range(20):

@@ -12,6 +12,7 @@ from axiomrm.errors import ConfigError, DataError, JudgeError
 from axiomrm.policy_opt.config import (
     BestOfKConfig,
     GRPOConfig,
+    KLConfig,
     PolicyConfig,
     ProcessReplayConfig,
     RolloutConfig,
@@ -48,6 +49,30 @@ def test_the_other_arms_improve_a_single_turn(toy: Any, tmp_path: Path, algorith
     options = config(iterations=16, tasks_per_iteration=4, group_size=8, algorithm=algorithm)
     rows = toy.trainer(tmp_path, options, turns=1).run()
     assert rows[-1]["reward/success"] > rows[0]["reward/success"] + 0.25
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_reuse_ends_where_the_policy_moved_too_far_and_spends_no_use_of_what_it_skips(
+    toy: Any, tmp_path: Path, minibatches: int
+) -> None:
+    strict = KLConfig(target_nats_per_token=1e-7)  # whatever the policy moves is too far
+    options = config(
+        iterations=3, kl=strict, algorithm=ProcessReplayConfig(reuse=3, minibatches=minibatches, window=0)
+    )
+    trainer = toy.trainer(tmp_path, options)
+    used: list[set[int]] = []
+    finish = trainer.algorithm.finish
+
+    def watched(version: int) -> Any:
+        used.append({step.uses for record in trainer.algorithm.buffer.records for step in record.steps})
+        return finish(version)
+
+    trainer.algorithm.finish = watched
+    rows = trainer.run()
+    # The first minibatch of the run is seen before anything has moved, the second is too far.
+    assert [row["policy/updates"] for row in rows] == [2, minibatches, minibatches]
+    assert [row["offpolicy/reuse_stopped"] for row in rows] == [1.0, 1.0, 1.0]
+    assert used[1] == {1} and used[2] == {1}
 
 
 class Killed(Exception):
