@@ -1,20 +1,50 @@
 """Atomic checkpoints of a policy run: a folder is complete or it is not there."""
 
+import fcntl
 import hashlib
 import json
+import logging
 import math
 import os
+import pickle
+import re
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
 
+log = logging.getLogger(__name__)
 FORMAT = 1
 LATEST = "checkpoint"
+OURS = re.compile(LATEST + r"-(\d+)(\.partial)?")
+"""Names of our folders; others beside them are somebody's and stay."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Work in ``folder`` alone, until the end of the block or of the process.
+
+    Raises:
+        ConfigError: another trainer works there.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder}: another trainer works in this folder; wait for it or use another folder"
+            ) from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def weights_hash(model: Any) -> str:
@@ -24,6 +54,12 @@ def weights_hash(model: Any) -> str:
         digest.update(name.encode())
         digest.update(parameter.detach().to("cpu").contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def tasks_hash(tasks: Sequence[Task]) -> str:
+    """SHA-256 over tasks in their order."""
+    rows = [task.model_dump(mode="json") for task in tasks]
+    return hashlib.sha256(canonical_json(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def trained_weights(model: Any) -> dict[str, Any]:
@@ -65,36 +101,47 @@ def save(folder: Path, *, tensors: dict[str, Any], state: dict[str, Any]) -> Pat
             os.fsync(file.fileno())
     os.replace(partial, final)
     for old in folder.glob(f"{LATEST}-*"):
-        if old != final:
+        if old != final and OURS.fullmatch(old.name):
             shutil.rmtree(old, ignore_errors=True)
     return final
 
 
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint; half-written ones are ignored."""
-    found = [p for p in folder.glob(f"{LATEST}-*") if not p.name.endswith(".partial")]
-    found = [p for p in found if (p / "state.json").exists() and (p / "tensors.pt").exists()]
-    return max(found, key=lambda p: int(p.name.removeprefix(f"{LATEST}-")), default=None)
+    named = [(match, p) for p in folder.glob(f"{LATEST}-*") if (match := OURS.fullmatch(p.name))]
+    found = {int(match[1]): p for match, p in named if not match[2]}
+    whole = [n for n, p in found.items() if (p / "state.json").exists() and (p / "tensors.pt").exists()]
+    return found[max(whole)] if whole else None
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """``(tensors, state)`` of a checkpoint.
 
     Raises:
-        ConfigError: written by another format.
+        ConfigError: written by another format, or damaged.
     """
-    state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-    if state.get("format") != FORMAT:
-        raise ConfigError(f"{path}: checkpoint format {state.get('format')!r}, this version reads {FORMAT}")
-    tensors = torch.load(path / "tensors.pt", map_location="cpu", weights_only=True)
-    return tensors, state
+    try:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        if state.get("format") != FORMAT:
+            raise ConfigError(
+                f"{path}: checkpoint format {state.get('format')!r}, this version reads {FORMAT}"
+            )
+        return torch.load(path / "tensors.pt", map_location="cpu", weights_only=True), state
+    except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise ConfigError(
+            f"{path}: the checkpoint is damaged ({error}); delete the folder that holds it to start again"
+        ) from error
 
 
 def kept_rows(path: Path, iteration: int) -> list[dict[str, float]]:
     """Metrics rows up to a checkpoint; later ones, of iterations that will run again, leave the file."""
-    if not path.exists():
+    lines = path.read_text(encoding="utf-8").splitlines()[:iteration] if path.exists() else []
+    if len(lines) < iteration:
+        log.warning(
+            "%s: holds %d of the %d iterations that the checkpoint has seen", path, len(lines), iteration
+        )
+    if not lines:
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()[:iteration]
     partial = path.with_suffix(".partial")
     partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     partial.replace(path)
@@ -102,8 +149,12 @@ def kept_rows(path: Path, iteration: int) -> list[dict[str, float]]:
     return [{key: math.nan if value is None else value for key, value in row.items()} for row in rows]
 
 
-def check_same_run(path: Path, state: dict[str, Any], config: PolicyConfig, reference_hash: str) -> None:
+def check_same_run(
+    path: Path, state: dict[str, Any], config: PolicyConfig, *, reference: str, tasks: str
+) -> None:
     """Refuse a checkpoint of a run with other settings (the number of iterations aside) or another start.
+
+    Other tasks are warned of: who withdraws consent takes his tasks along.
 
     Raises:
         ConfigError: naming what differs.
@@ -116,5 +167,7 @@ def check_same_run(path: Path, state: dict[str, Any], config: PolicyConfig, refe
         raise ConfigError(
             f"{path}: written with other values of {different!r}; use a new folder or the old ones"
         )
-    if state["reference"] != reference_hash:
+    if state["reference"] != reference:
         raise ConfigError(f"{path}: the starting weights differ; pass the model the run began with")
+    if state.get("tasks", tasks) != tasks:
+        log.warning("%s: the tasks are not those of the run so far; it goes on with the new ones", path)

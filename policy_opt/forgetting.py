@@ -5,7 +5,7 @@ scale of the subject's personal reward.
 
 Does not cover: weights that were trained on them; sums over many trajectories (running baselines and scales,
 leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks and reports, which hold
-transcripts; a trainer that is running, which writes its own state again: stop it first.
+transcripts; a trainer that is running, which writes its own state again: it is refused, stop it first.
 """
 
 import json
@@ -25,11 +25,16 @@ def forget_subject(folder: Path, subject: str) -> int:
     A kill leaves the old state or the new one.
 
     Raises:
-        ConfigError: no checkpoint there.
+        ConfigError: no checkpoint there, or a trainer that works on it.
     """
     path = checkpoint.latest(Path(folder))
     if path is None:
         raise ConfigError(f"{folder}: no checkpoint of a policy run")
+    with checkpoint.held(Path(folder)):
+        return _rewritten(path, subject)
+
+
+def _rewritten(path: Path, subject: str) -> int:
     state = json.loads((path / "state.json").read_text(encoding="utf-8"))
     algorithm = build_algorithm(PolicyConfig.model_validate(state["config"]).algorithm)
     algorithm.load_state_dict(state["algorithm"])

@@ -8,10 +8,10 @@ checkpoint, and metrics rows after it are dropped and written again.
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from axiomrm.data.trajectory import Task, canonical_json
@@ -24,12 +24,12 @@ from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.diagnostics import episode_diagnostics, update_diagnostics
 from axiomrm.policy_opt.env_calls import EnvFactory
-from axiomrm.policy_opt.failures import check_rollouts, check_verdicts
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
 from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
 from axiomrm.policy_opt.monitors import HeldOut, Monitors
 from axiomrm.policy_opt.reference import starting_policy
+from axiomrm.policy_opt.reuse_stop import moved_too_far
 from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
@@ -41,9 +41,6 @@ from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_s
 from axiomrm.policy_opt.watch import Watch
 
 Metrics = dict[str, float]
-STOP_REUSE_KL = 3.0
-STOP_REUSE_ESS = 0.2
-STOP_REUSE_GRAD = 5.0
 
 
 class PolicyTrainer:
@@ -116,12 +113,13 @@ class PolicyTrainer:
     def run(self) -> list[Metrics]:
         """Run (the rest of) the iterations; returns one metrics row an iteration, earlier ones included."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._resume()
-        try:
-            return together(self.replica, self._run, self._step)
-        finally:
-            if isinstance(self.sampler, Published):
-                self.sampler.close()
+        with checkpoint.held(self.folder) if leads(self.replica) else nullcontext():
+            self._resume()
+            try:
+                return together(self.replica, self._run, self._step)
+            finally:
+                if isinstance(self.sampler, Published):
+                    self.sampler.close()
 
     def _run(self) -> list[Metrics]:
         rows = checkpoint.kept_rows(self._metrics_path, self.iteration)
@@ -203,11 +201,11 @@ class PolicyTrainer:
             self.sampler.publish(self.model, self.iteration)
 
     def _score(self, episodes: list[Episode]) -> None:
-        check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
+        self.watch.check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
         if self.turn_judge is not None and asked:
             reward.apply_scores(asked, asked_about(self.turn_judge, asked))
-            check_verdicts(asked, self.iteration, self.config.max_failed_verdicts)
+            self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
         fresh, reused, alarming, stopped = list[UpdateStats](), list[UpdateStats](), False, False
@@ -221,13 +219,14 @@ class PolicyTrainer:
             beta = self.kl.beta if self.reference is not None else 0.0
             stats = self._step(tell(self.replica, Step(minibatch, beta, None if fresh else accepted)))
             (reused if minibatch.reuse else fresh).append(stats)
-            alarming = alarming or self._should_stop_reuse(stats)
+            target = self.config.kl.target_nats_per_token
+            alarming = alarming or moved_too_far(stats, self.grad_norms, target)
             if not math.isnan(stats.grad_norm):
                 self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}
         self.kl.update(metrics.get("kl/k3_fresh_nats_per_token", math.nan))
         metrics |= update_diagnostics(fresh, reused)
-        return metrics | {"kl/beta": self.kl.beta, "kl/at_clamp": float(self.kl.at_clamp)}
+        return metrics | self.kl.metrics()
 
     def _step(self, step: Step) -> UpdateStats:
         return optimizer_step(
@@ -240,14 +239,6 @@ class PolicyTrainer:
             token_budget=self.config.tokens_per_forward,
             admission=step.admission,
             replica=self.replica,
-        )
-
-    def _should_stop_reuse(self, stats: UpdateStats) -> bool:
-        usual = float(np.median(self.grad_norms)) if len(self.grad_norms) >= 10 else math.inf
-        return (
-            stats.fresh_kl > STOP_REUSE_KL * self.config.kl.target_nats_per_token
-            or stats.ess_frac < STOP_REUSE_ESS
-            or stats.grad_norm > STOP_REUSE_GRAD * usual
         )
 
     def forget(self, subject: str) -> int:
@@ -279,6 +270,7 @@ class PolicyTrainer:
                 "monitors": self.watch.state_dict(),
                 "judge": self.turn_judge.state_dict() if isinstance(self.turn_judge, StatefulJudge) else None,
                 "reference": self.reference_hash,
+                "tasks": checkpoint.tasks_hash(self.tasks),
                 "config": self.config.model_dump(mode="json"),
             },
         )
@@ -288,7 +280,9 @@ class PolicyTrainer:
         if path is None:
             return
         tensors, state = checkpoint.load(path)
-        checkpoint.check_same_run(path, state, self.config, self.reference_hash)
+        checkpoint.check_same_run(
+            path, state, self.config, reference=self.reference_hash, tasks=checkpoint.tasks_hash(self.tasks)
+        )
         checkpoint.load_trained(self.model, tensors["model"])
         self.optimizer.load_state_dict(tensors["optimizer"])
         torch.set_rng_state(tensors["torch_rng"])
