@@ -20,7 +20,7 @@ def reward_files(config: RewardConfig | None, key: str) -> dict[str, Path]:
     """Rubrics with what they import, judge folders and profiles that lie on this disk.
 
     Shipped rubrics are code, a judge from a hub is known by its name. Labels are not among them: people go on
-    labelling between two starts of one run, and each reward keeps the hash of the labels that it came from.
+    labelling between two starts of one run.
 
     Args:
         config: of a reward.

@@ -4,10 +4,10 @@ One label a line: ``id`` of the trajectory, ``turn`` (0-based; absent or ``null`
 ``reward``, ``source`` (``human`` or ``ai``), and optionally ``rater`` and ``content_hash``
 (``Trajectory.content_hash``): a label whose hash is another text's is not used. Several labels of one unit
 are averaged. Training repeats a run's rollouts with their ids, so labels given between two starts of the
-same run are found by the second.
+same run are found by the second. Who labels is the judge's version (``human``, ``ai`` or both), so that more
+labels of the same kind leave replayed rollouts, their baselines and scales as they are.
 """
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class LabelReward:
         if not wanted:
             first = f"; first rejected: {rejected[0]}" if rejected else ""
             raise DataError(f"{path}: no usable label of source {source!r} among {len(labels)}{first}")
-        return cls(wanted, hashlib.sha256(Path(path).read_bytes()).hexdigest(), rejected)
+        return cls(wanted, "+".join(sorted({label.source for label in wanted})), rejected)
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         """One answer a trajectory."""

@@ -153,6 +153,16 @@ def test_labels_of_people_become_rewards_and_an_unlabelled_turn_is_missing(tmp_p
     assert people.turns[0] == 0.5 and math.isnan(people.turns[1])
 
 
+def test_more_labels_of_the_same_people_are_the_same_judge(tmp_path: Path) -> None:
+    first = {"id": "a", "turn": 0, "reward": 1, "source": "human", "rater": "r1"}
+    path = write(tmp_path / "labels.jsonl", [first])
+    before = LabelReward.read(path).revision
+    write(path, [first, {**first, "id": "b", "rater": "r2"}])
+    assert LabelReward.read(path).revision == before == "human"
+    write(path, [first, {**first, "source": "ai"}])
+    assert LabelReward.read(path).revision == "ai+human"
+
+
 def test_a_label_of_another_text_is_not_used(tmp_path: Path) -> None:
     right = {"id": "a", "turn": 0, "reward": 1, "source": "human", "content_hash": talk("a").content_hash}
     path = write(tmp_path / "l.jsonl", [right, {**right, "turn": 1, "content_hash": "0" * 64}])

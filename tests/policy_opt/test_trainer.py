@@ -220,7 +220,7 @@ def test_a_linear_schedule_falls_from_the_full_rate_to_its_last_share(toy: Any, 
 
 def test_a_policy_that_diverges_stops_the_run(toy: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no finite numbers|norm of the gradient is (nan|inf)"):
-        toy.trainer(tmp_path, config(learning_rate=1e30, iterations=4)).run()
+        toy.trainer(tmp_path, config(weight_decay=1e30, iterations=4)).run()
 
 
 def test_a_temperature_at_which_nothing_has_a_probability_is_named(toy: Any, tmp_path: Path) -> None:
