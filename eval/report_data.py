@@ -84,6 +84,10 @@ class TranscriptTurn(Value):
     verdicts: tuple[TurnVerdict, ...] = ()
     reward: float | None = None
     """What training saw for this turn; ``None``: missing."""
+    advantage: float | None = None
+    """What its loss was weighted with; ``None``: none, or not known."""
+    critiques: dict[str, str] = Field(default_factory=dict)
+    """What the judge wrote, by criterion, where the verdicts do not hold it."""
 
 
 class Transcript(Value):

@@ -55,7 +55,8 @@ def _check(answer: Any, turns: int | None, place: str) -> None:
         raise _wrong(place, answer, "a TurnScores")
     if turns is None:
         turns = len(answer.turns) if isinstance(answer.turns, tuple | list) else 0
-    for name, shortest in (("turns", turns), ("reasons", turns), ("coverage", 0), ("parts", 0)):
+    least = {"turns": turns, "reasons": turns, "coverage": 0, "parts": 0, "critiques": 0}
+    for name, shortest in least.items():
         found: Any = getattr(answer, name)
         if not isinstance(found, tuple | list) or len(found) not in (shortest, turns):
             raise _wrong(f"{place}: {name}", found, f"a list with one entry for each of {turns} turns")
@@ -67,6 +68,8 @@ def _check(answer: Any, turns: int | None, place: str) -> None:
         _check_number(value, f"{place}: coverage[{turn}]")
     for turn, parts in enumerate(answer.parts):
         _check_parts(parts, f"{place}: parts[{turn}]")
+    for turn, texts in enumerate(answer.critiques):
+        _check_texts(texts, f"{place}: critiques[{turn}]")
 
 
 def _check_words(answer: TurnScores, place: str) -> None:
@@ -85,6 +88,14 @@ def _check_parts(parts: Any, place: str) -> None:
         raise _wrong(place, parts, "a dict of part to number")
     for name, value in parts.items():
         _check_number(value, f"{place}[{name!r}]")
+
+
+def _check_texts(texts: Any, place: str) -> None:
+    if not isinstance(texts, Mapping) or not all(isinstance(name, str) for name in texts):
+        raise _wrong(place, texts, "a dict of criterion to text")
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise _wrong(f"{place}[{name!r}]", text, "text; a missing critique is left out")
 
 
 def _check_number(value: Any, place: str) -> None:

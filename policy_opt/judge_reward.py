@@ -76,7 +76,19 @@ def scores(judgement: Judgement, active: ActiveRubric, level: Level = "both") ->
         coverage=[t.coverage for t in turns],
         parts=_parts(judgement, active) if wanted else [],
         level=level,
+        critiques=_critiques(judgement, active) if wanted else [],
     )
+
+
+def _critiques(judgement: Judgement, active: ActiveRubric) -> list[dict[str, str]]:
+    """What was written about each turn; nothing of a personal rubric, whose criteria a critique may quote."""
+    if active.personal is not None:
+        return []
+    rows = [
+        {name: v.critique for name, v in turn.verdicts.items() if not isinstance(v, Failed) and v.critique}
+        for turn in judgement.turns
+    ]
+    return rows if any(rows) else []
 
 
 def _parts(judgement: Judgement, active: ActiveRubric) -> list[dict[str, float]]:

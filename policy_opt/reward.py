@@ -32,6 +32,9 @@ class TurnScores:
     """``trajectory`` already holds the verifier's outcome in a configured mix, and stands for both."""
     level: Level = "both"
     """What the source rewards; a mix leaves it out of the other sum."""
+    critiques: list[dict[str, str]] = field(default_factory=list)
+    """What the judge wrote about each turn, by criterion, for people to read; a criterion without a text is
+    left out, and empty means that none was written."""
 
 
 TurnJudge = Callable[[Sequence[Trajectory]], list[TurnScores]]
@@ -65,6 +68,9 @@ class Episode:
 
     record: TrajectoryRecord
     trajectory: Trajectory
+    critiques: list[dict[str, str]] = field(default_factory=list)
+    """What the judge wrote about each turn, by criterion; empty: nothing. Kept for spot checks, never stored
+    with the record."""
 
 
 def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> None:
@@ -73,21 +79,31 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
     for episode, answer in zip(episodes, scores, strict=True):
         record = episode.record
         record.judge_reward, record.mixed = answer.trajectory, answer.mixed
-        details = zip_longest(answer.coverage, answer.parts)
+        details = zip_longest(answer.coverage, answer.parts, answer.critiques)
+        written: list[dict[str, str]] = []
         for step, reward, reason in zip(record.steps, answer.turns, answer.reasons, strict=True):
-            coverage, parts = next(details, (None, None))
+            coverage, parts, critiques = next(details, (None, None, None))
             if not math.isnan(step.r_local):
+                written.append({})
                 continue
+            written.append({name: text for name, text in (critiques or {}).items() if text})
             step.r_local, step.missing = reward, reason if math.isnan(reward) else None
             step.judge_revision, step.rubric_hash = answer.judge_revision, answer.rubric_hash
             step.coverage = step.coverage if coverage is None else coverage
             step.r_parts = step.r_parts if parts is None else parts
+        episode.critiques = written if any(written) else []
 
 
 def rewarded_trajectory(episode: Episode) -> Trajectory:
-    """The trajectory with its per-turn rewards (NaN = missing) and, in its metadata, reasons and parts."""
+    """The trajectory with its per-turn rewards (NaN = missing); in its metadata reasons, parts and, where the
+    judge wrote any, critiques."""
     steps = episode.record.steps
-    told = {"turn_missing": [s.missing for s in steps], "turn_parts": [dict(s.r_parts) for s in steps]}
+    told: dict[str, Any] = {
+        "turn_missing": [s.missing for s in steps],
+        "turn_parts": [dict(s.r_parts) for s in steps],
+    }
+    if episode.critiques:
+        told["turn_critiques"] = [dict(texts) for texts in episode.critiques]
     return episode.trajectory.model_copy(
         update={
             "turn_rewards": tuple(step.r_local for step in steps),

@@ -4,6 +4,8 @@ A user is an opaque token in ``task.features["subject"]``; nothing here knows mo
 slots that the user allowed for training. Users use a scale differently, so raw rewards of two users are
 never pooled: each is centred and divided by running statistics of its own user, as they were before the
 batch. A user's first batch has none yet and uses its own; one single value has no scale and is missing.
+
+A critique may quote the criteria, and with them the profile: none leaves this source.
 """
 
 import math
@@ -193,7 +195,7 @@ def _scaled(scores: TurnScores, scales: Mapping[str, Scale]) -> TurnScores:
         for value, reason in zip(turns, scores.reasons, strict=True)
     ]
     whole = scales["trajectory"].of(scores.trajectory)
-    return replace(scores, turns=turns, reasons=reasons, trajectory=whole, parts=[])
+    return replace(scores, turns=turns, reasons=reasons, trajectory=whole, parts=[], critiques=[])
 
 
 def _absent(trajectory: Trajectory, rubric_hash: str) -> TurnScores:

@@ -81,6 +81,7 @@ class Composite:
             parts=[{k: self.weights[k] * s.turns[t] for k, s in here.items()} for t in range(n)],
             mixed=any(s.mixed for s in row.values()),
             level=("turn" if not whole else "trajectory" if not here else "both"),
+            critiques=_critiques(here, n),
         )
 
     def _sum(self, values: Mapping[str, float]) -> float:
@@ -114,6 +115,15 @@ def _reason(row: Mapping[str, TurnScores], turn: int) -> str | None:
     kinds = [reason or "cannot_assess:" for reason in missing.values()]
     # A failure outranks an abstention: failures are counted and stop a run.
     return next((k for k in kinds if k.startswith("failed")), kinds[0] if kinds else None)
+
+
+def _critiques(row: Mapping[str, TurnScores], turns: int) -> list[dict[str, str]]:
+    """Each part's, named ``part/criterion``."""
+    told = {name: scores.critiques for name, scores in row.items() if scores.critiques}
+    return [
+        {f"{part}/{name}": text for part, rows in told.items() for name, text in rows[turn].items()}
+        for turn in range(turns if told else 0)
+    ]
 
 
 def _least(values: Sequence[float]) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,11 @@ from axiomrm.policy_opt.reward import Episode, rewarded_trajectory
 
 KEPT = 3
 """Rollouts kept at each end."""
+LONGEST = 600
+"""Characters of a critique that are kept."""
 KEPT_METADATA = ("turn_missing", "turn_parts", "ending", "policy_version")
+Advantages = Mapping[str, Sequence[float]]
+"""By the trajectory's id, one a turn; NaN = none."""
 
 
 class SpotCheck(NamedTuple):
@@ -23,33 +27,57 @@ class SpotCheck(NamedTuple):
     trajectory: Trajectory
     """With ``turn_rewards`` (NaN = missing)."""
     why: str
+    """The first reason that names it."""
     value: float
+    """What that reason ranks by: mean turn reward, or a step's advantage."""
+    places: Mapping[str, int]
+    """Place under each reason that names it; 1 = the extreme."""
 
 
-def pick(trajectories: Sequence[Trajectory], *, kept: int = KEPT) -> list[SpotCheck]:
-    """The ``kept`` best and worst rewarded, rewarded failures and unrewarded successes.
+def pick(
+    trajectories: Sequence[Trajectory], *, kept: int = KEPT, advantages: Advantages | None = None
+) -> list[SpotCheck]:
+    """The ``kept`` rollouts at each end of reward, of disagreement with the outcome, and of advantage.
 
-    A rollout stands once, under the first reason that names it; those without a reward are left out.
+    A rollout stands once, under the first reason that names it; ``places`` has the others.
 
     Args:
         trajectories: with ``turn_rewards``; an outcome is needed for disagreement.
         kept: rollouts a reason.
+        advantages: of each rollout's steps; a rollout counts by its highest one above 0 and its lowest one
+            below. ``None``: not known.
     """
+    taken: dict[str, SpotCheck] = {}
+    for why, rows in (_by_reward(trajectories, kept) | _by_advantage(trajectories, advantages or {})).items():
+        for place, (trajectory, value) in enumerate(rows[:kept], 1):
+            check = taken.get(trajectory.id, SpotCheck(trajectory, why, value, {}))
+            taken[trajectory.id] = check._replace(places={**check.places, why: place})
+    return list(taken.values())
+
+
+Ranked = list[tuple[Trajectory, float]]
+
+
+def _by_reward(trajectories: Sequence[Trajectory], kept: int) -> dict[str, Ranked]:
+    """Those without a reward are left out; none stands at both ends."""
     scored = [(t, mean) for t in trajectories if not math.isnan(mean := mean_reward(t))]
     ranked = sorted(scored, key=lambda x: -x[1])
-    failed = [x for x in ranked if outcome_of(x[0]) < SOLVED]
-    solved = [x for x in reversed(ranked) if outcome_of(x[0]) >= SOLVED]
-    lists = {
-        "failed, but rewarded most": failed,
-        "solved, but rewarded least": solved,
-        "highest turn rewards": ranked,
-        "lowest turn rewards": list(reversed(ranked)),
+    return {
+        "failed, but rewarded most": [x for x in ranked if outcome_of(x[0]) < SOLVED],
+        "solved, but rewarded least": [x for x in reversed(ranked) if outcome_of(x[0]) >= SOLVED],
+        "highest turn rewards": ranked[:kept],
+        "lowest turn rewards": ranked[kept:][::-1],
     }
-    taken: dict[str, SpotCheck] = {}
-    for why, rows in lists.items():
-        for trajectory, mean in rows[:kept]:
-            taken.setdefault(trajectory.id, SpotCheck(trajectory, why, mean))
-    return list(taken.values())
+
+
+def _by_advantage(trajectories: Sequence[Trajectory], advantages: Advantages) -> dict[str, Ranked]:
+    told = [(t, [a for a in advantages.get(t.id, ()) if not math.isnan(a)]) for t in trajectories]
+    up = [(t, max(values)) for t, values in told if values and max(values) > 0]
+    down = [(t, min(values)) for t, values in told if values and min(values) < 0]
+    return {
+        "highest advantage": sorted(up, key=lambda x: -x[1]),
+        "lowest advantage": sorted(down, key=lambda x: x[1]),
+    }
 
 
 def mean_reward(trajectory: Trajectory) -> float:
@@ -64,10 +92,7 @@ def outcome_of(trajectory: Trajectory) -> float:
 
 
 def write_spot_checks(
-    path: Path,
-    iteration: int,
-    episodes: Sequence[Episode],
-    advantage: Callable[[Episode], float] | None = None,
+    path: Path, iteration: int, episodes: Sequence[Episode], advantages: Advantages | None = None
 ) -> None:
     """Add an iteration's spot checks to a JSONL file; what stood there for it or a later one is replaced.
 
@@ -75,22 +100,18 @@ def write_spot_checks(
         path: the file.
         iteration: theirs.
         episodes: its rollouts.
-        advantage: greatest absolute advantage of an episode's steps; the ``KEPT`` greatest are added.
+        advantages: of their steps; ``None``: not known.
     """
-    checks = pick([rewarded_trajectory(episode) for episode in episodes])
-    if advantage is not None:
-        sized = [(e, value) for e in episodes if not math.isnan(value := advantage(e))]
-        names = {check.trajectory.id for check in checks}
-        for episode, value in sorted(sized, key=lambda x: -x[1])[:KEPT]:
-            if episode.trajectory.id not in names:
-                checks.append(SpotCheck(rewarded_trajectory(episode), "largest advantage", value))
+    advantages = advantages or {}
+    checks = pick([rewarded_trajectory(episode) for episode in episodes], advantages=advantages)
     rows = [row for row in read_spot_checks(path) if row["iteration"] < iteration]
     rows += [
         {
             "iteration": iteration,
             "why": c.why,
             "value": c.value,
-            "trajectory": to_record(_short(c.trajectory)),
+            "places": dict(c.places),
+            "trajectory": to_record(_short(c.trajectory, advantages)),
         }
         for c in checks
     ]
@@ -98,12 +119,25 @@ def write_spot_checks(
         handle.writelines(json_line(finite_json(row), str(path)) for row in rows)
 
 
-def _short(trajectory: Trajectory) -> Trajectory:
+def _short(trajectory: Trajectory, advantages: Advantages) -> Trajectory:
     """Without tool specifications and what only the environment reads."""
-    infos = trajectory.metadata.get("turns", ())
-    kept = {key: trajectory.metadata[key] for key in KEPT_METADATA if key in trajectory.metadata}
-    told = {"oracle": [info.get("oracle_turn") for info in infos]}
-    return trajectory.model_copy(update={"tools": (), "metadata": kept | told})
+    metadata = trajectory.metadata
+    kept = {key: metadata[key] for key in KEPT_METADATA if key in metadata}
+    kept["oracle"] = [info.get("oracle_turn") for info in metadata.get("turns", ())]
+    if "turn_critiques" in metadata:
+        kept["turn_critiques"] = [
+            {name: shortened(text) for name, text in texts.items()} for texts in metadata["turn_critiques"]
+        ]
+    if trajectory.id in advantages:
+        kept["turn_advantages"] = list(advantages[trajectory.id])
+    return trajectory.model_copy(update={"tools": (), "metadata": kept})
+
+
+def shortened(text: str) -> str:
+    """At most ``LONGEST`` characters, the last an ellipsis where something is missing; what UTF-8 cannot hold
+    is a question mark."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def read_spot_checks(path: Path) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ class Flatterer:
                 "flatterer",
                 "none",
                 parts=[{"pay": pay}] * len(t.turns),
+                critiques=[{"pay": "how kind"}] * len(t.turns),
             )
             for t in trajectories
         ]
@@ -73,6 +74,7 @@ def test_a_gamed_judge_loses_its_say_the_evidence_is_kept_and_a_resumed_run_stil
     assert "divergence" in caplog.text
     read = read_spot_checks(tmp_path / "a" / "alarms.jsonl")
     assert read[0]["iteration"] == fired and read[0]["trajectory"]["turn_rewards"]
+    assert read[0]["trajectory"]["metadata"]["turn_critiques"] == [{"pay": "how kind"}] * 3
     trainer(toy, tmp_path / "b", on_hack="guard", iterations=fired + 1).run()
     resumed = trainer(toy, tmp_path / "b", on_hack="guard")
     again = resumed.run()

@@ -46,6 +46,11 @@ WRONG: dict[str, tuple[Any, str]] = {
     "coverage infinite": ([spoilt(coverage=[1.0, math.inf])], "coverage[1]: found inf"),
     "parts": ([spoilt(parts=[{}, 1.0])], "parts[1]: found 1.0 (float), expected a dict"),
     "part": ([spoilt(parts=[{}, {"a": math.inf}])], "parts[1]['a']: found inf"),
+    "critiques": ([spoilt(critiques=[{}])], "critiques: found [{}] (list), expected a list with one entry for each of 2"),
+    "critique": ([spoilt(critiques=[{}, "good"])], "critiques[1]: found 'good' (str), expected a dict of criterion to text"),
+    "critique name": ([spoilt(critiques=[{3: "good"}, {}])], "critiques[0]: found {3: 'good'} (dict), expected a dict of"),
+    "critique text": ([spoilt(critiques=[{}, {"a": 0.5}])], "critiques[1]['a']: found 0.5 (float), expected text"),
+    "critique none": ([spoilt(critiques=[{"a": None}, {}])], "critiques[0]['a']: found None (NoneType), expected text"),
     "revision": ([spoilt(judge_revision=None)], "judge_revision: found None (NoneType), expected text"),
     "level": ([spoilt(level="turns")], "level: found 'turns' (str), expected one of turn, trajectory, both"),
 }  # fmt: skip

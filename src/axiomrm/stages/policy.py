@@ -3,7 +3,7 @@
 import functools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,13 @@ from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.engine_options import check_engine
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.heldout import HeldOutCriteria
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
 from axiomrm.policy_opt.reward_config import TRAINED, RewardConfig, VerifierReward
 from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.sampler import TransformersSampler
 from axiomrm.policy_opt.spot_checks import write_spot_checks
+from axiomrm.policy_opt.told_advantages import told_advantages
 from axiomrm.policy_opt.trackers import Tracker, check_tracker, open_tracker
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm import RewardModel
@@ -99,19 +99,6 @@ def source(config: RewardConfig | None, judge_for: JudgeFor) -> TurnJudge | None
     return build_reward(config, judge_for)
 
 
-def largest_advantage(algorithm: Algorithm) -> Callable[[Episode], float] | None:
-    """Greatest absolute advantage among an episode's steps; ``None``: the algorithm does not tell."""
-    if not isinstance(algorithm, ProcessReplay):
-        return None
-
-    def largest(episode: Episode) -> float:
-        record = episode.record
-        sizes = [abs(algorithm.advantage(record, step, algorithm.snapshot)) for step in record.steps]
-        return max((size for size in sizes if not math.isnan(size)), default=math.nan)
-
-    return largest
-
-
 class _Arm:
     """One arm in training: its model, its folder and its dev curve."""
 
@@ -152,8 +139,8 @@ class _Arm:
         done, planned = iteration + 1, self.settings.iterations
         told = f"{self.name}: rollout success {row.get('reward/outcome_mean', math.nan):.2f}"
         self.ctx.progress(told, done, planned)
-        path = self.folder / "spot_checks.jsonl"
-        write_spot_checks(path, iteration, episodes, largest_advantage(algorithm))
+        advantages = told_advantages(algorithm, [episode.record for episode in episodes])
+        write_spot_checks(self.folder / "spot_checks.jsonl", iteration, episodes, advantages)
         if done % self.ctx.config.policy.eval_every == 0 or done == planned:
             self.measure(done)
         self.ctx.kill_point(f"{self.name}_iteration")

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from axiomrm.data.openai_chat import to_trajectory
-from axiomrm.data.verdict import Failed, Scored, Verdict
+from axiomrm.data.verdict import Verdict
 from axiomrm.eval.criterion import CriterionItem, CriterionReport, criterion_report
 from axiomrm.eval.curves import Point, rollouts_to
 from axiomrm.eval.estimate import NOT_MEASURED, Estimate, wilson
@@ -22,15 +21,11 @@ from axiomrm.eval.report_data import (
     Headline,
     JudgeRow,
     ReportData,
-    Transcript,
-    TranscriptMessage,
-    TranscriptTurn,
-    TurnVerdict,
 )
 from axiomrm.eval.worth import Arm, Cost, WorthTable, worth_table
-from axiomrm.policy_opt.envs.service_desk.criteria import STEP
 from axiomrm.policy_opt.spot_checks import read_spot_checks
 from axiomrm.stage_context import Metrics, StageContext
+from axiomrm.stages.transcripts import spot_check_rows, transcript
 
 _VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
 ROLES = {"cold_start": "cold_start", "train": "rl", "best_of_k": "best_of_k"}
@@ -149,10 +144,10 @@ def report_data(runs: Sequence[Measured], name: str, draws: int = 2000) -> Repor
         },
         worth=table,
         transcripts=tuple(
-            _transcript(t)
+            transcript(t, LABELS.get(t["policy"], t["policy"]))
             for t in (
                 *(t for p in runs[0].policies.values() for t in p.get("transcripts", ())),
-                *spot_check_rows(runs[0]),
+                *spot_check_rows(runs[0].spot_checks),
             )
         ),
         data={k: f"{v:.3g}" if isinstance(v, float) else str(v) for k, v in runs[0].synthesis.items()},
@@ -228,62 +223,6 @@ def _curve(runs: Sequence[Measured], arm: str) -> Curve:
 def _mean(points: Sequence[Point], n: int) -> Estimate:
     known = [p.success for p in points if p.success is not None]
     return wilson(sum(known) * n, n * len(known)) if known else NOT_MEASURED
-
-
-def spot_check_rows(run: Measured) -> list[dict[str, Any]]:
-    """Training rollouts that a person should read: one for each reason in the last iteration of each arm."""
-    rows: list[dict[str, Any]] = []
-    for arm, checks in run.spot_checks.items():
-        last = max((check["iteration"] for check in checks), default=0)
-        reasons = {c["why"]: c for c in reversed(checks) if c["iteration"] == last}
-        for why, check in reversed(reasons.items()):
-            told = check["trajectory"]
-            rewards, metadata = told.get("turn_rewards") or [], told.get("metadata", {})
-            rows.append(
-                {
-                    "trajectory": told,
-                    "rewards": rewards,
-                    "reasons": metadata.get("turn_missing") or [None] * len(rewards),
-                    "oracle": metadata.get("oracle") or [None] * len(rewards),
-                    "policy": arm,
-                    "why": f"iteration {last + 1}: {why}",
-                }
-            )
-    return rows
-
-
-def _transcript(row: Mapping[str, Any]) -> Transcript:
-    trajectory = to_trajectory(row["trajectory"])
-    first = trajectory.turns[0].start if trajectory.turns else len(trajectory.messages)
-    turns = []
-    for turn in trajectory.turns:
-        reward, reason, oracle = (
-            row["rewards"][turn.index],
-            row["reasons"][turn.index],
-            row["oracle"][turn.index],
-        )
-        verdict: Verdict = (
-            Failed(kind="no_verdict", detail=reason or "") if reward is None else Scored(value=reward)
-        )
-        said = TurnVerdict(criterion=STEP, verdict=verdict, oracle=None if not oracle else oracle > 0)
-        turns.append(
-            TranscriptTurn(messages=tuple(map(_message, turn.messages)), verdicts=(said,), reward=reward)
-        )
-    return Transcript(
-        title=trajectory.task_id,
-        policy=LABELS.get(row["policy"], row["policy"]),
-        why=row.get("why", ""),
-        outcome=trajectory.outcome.score if trajectory.outcome else None,
-        opening=tuple(map(_message, trajectory.messages[:first])),
-        turns=tuple(turns),
-    )
-
-
-def _message(message: Any) -> TranscriptMessage:
-    calls = tuple(
-        f"{c.name}({', '.join(f'{k}={v}' for k, v in c.arguments.items())})" for c in message.tool_calls
-    )
-    return TranscriptMessage(role=message.role, content=message.content, calls=calls)
 
 
 def _nan(value: float | None) -> float:
