@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from axiomrm.policy_opt.advantages import group_discrimination, per_owner_std
+from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.running import RunningStatistics
 from axiomrm.policy_opt.step_returns import OUTCOME, local_target
 
+NORMAL_95 = 1.96
 RawAdvantage = Callable[[TrajectoryRecord, StepRecord, RunningStatistics], tuple[float, float]]
 
 
@@ -50,6 +52,22 @@ def take_in(
         stats.add_discrimination(
             group_discrimination([score(r) for r in members], [r.outcome for r in members])
         )
+
+
+def scale_metrics(stats: RunningStatistics, steps: Sequence[StepRecord]) -> dict[str, float]:
+    """The local term's scale (mean over the steps that have one) and the 95 % interval of discrimination.
+
+    The interval is that of a mean of independent groups. What is not known is absent: no scale before the
+    first batch, no interval while the prior stands for the discrimination.
+    """
+    sigmas = [stats.sigma(local_target(step)) for step in steps if not np.isnan(_local(step))]
+    sigma, disc = known_mean(sigmas), stats.discrimination(NAN)
+    out = {} if np.isnan(sigma) else {"advantage/sigma_local": sigma}
+    if not np.isnan(disc):
+        values = stats.discriminations
+        reach = NORMAL_95 * float(np.std(values, ddof=1)) / len(values) ** 0.5
+        out |= {"advantage/disc_low": max(disc - reach, -1.0), "advantage/disc_high": min(disc + reach, 1.0)}
+    return out
 
 
 def _local(step: StepRecord) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.drawn import evenness
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens, from_json, to_json
 
 Advantage = Callable[[TrajectoryRecord, StepRecord], float]
@@ -41,6 +42,8 @@ class ReplayBuffer:
         self.success: dict[str, float] = {}
         """Running success rate a task."""
         self.judge_key: str | None = None
+        self.evenness: list[float] = []
+        """Of this iteration's draws; whoever logs them empties it."""
 
     def add(self, record: TrajectoryRecord, advantage: Advantage) -> bool:
         """Admit a scored trajectory; ``False`` = refused, counted in ``rejected``.
@@ -150,6 +153,7 @@ class ReplayBuffer:
         if n <= 0 or p.sum() <= 0:
             return []
         p = p / p.sum()
+        self.evenness.append(evenness(p))
         # Gumbel keys: the largest n are a draw without replacement in proportion to p.
         keys = np.where(p > 0, np.log(np.maximum(p, 1e-300)) + rng.gumbel(size=len(p)), -np.inf)
         ranked = [int(i) for i in np.argsort(-keys) if p[i] > 0]

@@ -198,7 +198,7 @@ class PolicyConfig(Settings):
     tokens_per_forward: int = Field(default=8192, ge=1, le=LONG)
     """Padded tokens of one micro-batch; does not change the result."""
     max_failed_verdicts: float = Field(default=0.05, ge=0, le=1)
-    """Share of failed turn judgements in an iteration above which the run stops."""
+    """Share of failed turn judgements above which a run stops: of the last 200, or of a longer iteration."""
     max_failed_rollouts: float = Field(default=0.1, ge=0, le=1)
     admission_max_gap: float = Field(default=1e-3, gt=0)
     """Greatest accepted difference of trainer and sampler log-probs on fresh tokens, nats; another engine has

@@ -61,9 +61,22 @@ class KLController:
         if fresh_kl != fresh_kl:
             return
         self.ema = fresh_kl if self.ema != self.ema else self.decay * self.ema + (1 - self.decay) * fresh_kl
-        error = min(max(self.ema / self.target_nats_per_token - 1.0, -0.2), 0.2)
-        self.beta = min(max(self.beta * (1.0 + 0.1 * error), self.lowest), self.highest)
+        self.beta = min(max(self.beta * (1.0 + 0.1 * self.error), self.lowest), self.highest)
         self.at_clamp = self.at_clamp + 1 if self.beta in (self.lowest, self.highest) else 0
+
+    @property
+    def error(self) -> float:
+        """How far the running KL is from its target, as a share of it within ±0.2; NaN before the first."""
+        return (
+            min(max(self.ema / self.target_nats_per_token - 1.0, -0.2), 0.2)
+            if self.ema == self.ema
+            else self.ema
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """For the log; the error is absent until it is known."""
+        known = {"kl/error": self.error} if self.ema == self.ema else {}
+        return {"kl/beta": self.beta, "kl/at_clamp": float(self.at_clamp), **known}
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for the checkpoint."""

@@ -7,10 +7,13 @@ import numpy as np
 import torch
 
 from axiomrm.policy_opt.admission import mismatch
+from axiomrm.policy_opt.drawn import entropy_by_turn
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.update import UpdateStats
 
 NAN = float("nan")
+OPTIONAL = ("policy/lr", "policy/update_norm")
+"""Absent, not NaN, where nothing was updated."""
 
 
 def success_rate(outcomes: Sequence[float], threshold: float = 1.0 - 1e-9) -> tuple[float, int, int]:
@@ -69,6 +72,8 @@ def update_metrics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) 
         "policy/updates": float(len(every)),
         "policy/loss_fresh": _mean([stats.loss for stats in fresh]),
         "policy/grad_norm": _mean([stats.grad_norm for stats in every]),
+        "policy/lr": every[-1].learning_rate,
+        "policy/update_norm": _mean([stats.update_norm for stats in every]),
         "policy/entropy_nats": float(entropy.mean()),
         "policy/tokens": float(sum(stats.tokens for stats in every)),
         "kl/k3_fresh_nats_per_token": _mean([stats.fresh_kl for stats in fresh]),
@@ -77,6 +82,8 @@ def update_metrics(fresh: Sequence[UpdateStats], reused: Sequence[UpdateStats]) 
         "offpolicy/rho_max": max(r for stats in every for r in stats.rho),
         "offpolicy/m2": _mean([m for stats in every for m in stats.m2]),
     }
+    out = {name: value for name, value in out.items() if not (name in OPTIONAL and np.isnan(value))}
+    out |= entropy_by_turn([step for stats in fresh for step in stats.drawn])
     # Before the first optimizer step: later ones compare moved weights.
     seen = mismatch(*(values.numpy() for values in fresh[0].fresh_logps()))
     return out | {"offpolicy/admission_max": seen["mismatch/max_abs_nats"], **seen}

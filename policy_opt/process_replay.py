@@ -28,7 +28,7 @@ from axiomrm.policy_opt.advantages import (
     shrink,
 )
 from axiomrm.policy_opt.algorithm import LossParts, Minibatch, counted, split_by_trajectory
-from axiomrm.policy_opt.batch_statistics import take_in
+from axiomrm.policy_opt.batch_statistics import scale_metrics, take_in
 from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from axiomrm.policy_opt.correction import correction_weights, reweighted, step_ratios, trust_mask
@@ -252,6 +252,10 @@ class ProcessReplay:
         """Evict what the next version must not draw."""
         self.buffer.evict(version + 1)
         metrics = {f"replay/evicted_{reason}": float(n) for reason, n in sorted(self.buffer.evicted.items())}
+        drawn = [value for value in self.buffer.evenness if not np.isnan(value)]
+        self.buffer.evenness = []
+        if drawn:
+            metrics["replay/priority_entropy_share"] = float(np.mean(drawn))
         return metrics | {"replay/size": float(len(self.buffer.records))}
 
     def _ingest_metrics(self, fresh: Sequence[TrajectoryRecord], admitted: int) -> dict[str, float]:
@@ -267,6 +271,7 @@ class ProcessReplay:
             "advantage/disc": self.snapshot.discrimination(self.config.disc_prior),
             "advantage/disc_groups": float(len(self.snapshot.discriminations)),
             "advantage/sigma_outcome": self.snapshot.sigma(OUTCOME),
+            **scale_metrics(self.snapshot, [step for _, step in steps]),
         } | advantage_diagnostics([self.terms(r, s, self.snapshot) for r, s in steps], values.tolist())
 
     def state_dict(self) -> dict[str, Any]:

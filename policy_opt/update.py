@@ -14,6 +14,7 @@ from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, LossParts, Minibatch
 from axiomrm.policy_opt.buffer import ess_of
+from axiomrm.policy_opt.drawn import Drawn, drawn_steps
 from axiomrm.policy_opt.engine_config import MismatchLimits
 from axiomrm.policy_opt.kl import k3, kl_surrogate
 from axiomrm.policy_opt.logprobs import selected_logprobs
@@ -33,7 +34,9 @@ class Use(NamedTuple):
     m2: float
 
 
-LISTS = ("logps", "behaviour", "fresh", "fresh_k3", "entropy", "keep", "correction", "rho", "m2", "used")
+LISTS = (
+    "logps", "behaviour", "fresh", "fresh_k3", "entropy", "keep", "correction", "rho", "m2", "used", "drawn"
+)  # fmt: skip
 
 
 @dataclass
@@ -42,6 +45,11 @@ class UpdateStats:
 
     loss: float = 0.0
     grad_norm: float = float("nan")
+    """Before it is clipped."""
+    update_norm: float = float("nan")
+    """Of the change of the weights; NaN where none has a gradient."""
+    learning_rate: float = float("nan")
+    """Of the policy's own parameters."""
     tokens: int = 0
     logps: list[Tensor] = field(default_factory=list)
     """Of every drawn token."""
@@ -56,6 +64,7 @@ class UpdateStats:
     rho: list[float] = field(default_factory=list)
     m2: list[float] = field(default_factory=list)
     used: list["Use"] = field(default_factory=list)
+    drawn: list[Drawn] = field(default_factory=list)
 
     def add(self, other: "UpdateStats") -> None:
         """Take in what another process saw of the same step."""
@@ -162,6 +171,7 @@ def _note(
     stats.correction += parts.correction_S.tolist()
     stats.rho += parts.ratios.rho_S.tolist()
     stats.m2 += parts.ratios.m2_S.tolist()
+    stats.drawn += drawn_steps(batch, parts, entropy_N)
     for item in batch.steps:
         step = item.step
         stats.used.append(Use(item.record.traj_id, step.turn, step.last_w, step.last_m1, step.last_m2))
@@ -206,8 +216,21 @@ def optimizer_step(
             )
     if isinstance(algorithm, ActorCritic):
         nn.utils.clip_grad_norm_(algorithm.critic.parameters(), grad_clip)
-    optimizer.step()
+    stats.update_norm, stats.learning_rate = _moved(optimizer, parameters), optimizer.param_groups[0]["lr"]
     return stats
+
+
+def _moved(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> float:
+    """Step; the norm of what that did to the parameters, NaN without any.
+
+    Holds a second copy of them meanwhile, half of what AdamW keeps of each.
+    """
+    before = [p.detach().clone() for p in parameters]
+    optimizer.step()
+    with torch.no_grad():
+        for old, new in zip(before, parameters, strict=True):
+            old.sub_(new)
+        return float(nn.utils.get_total_norm(before)) if before else float("nan")
 
 
 def _admit(stats: UpdateStats, admission: float | MismatchLimits) -> None:

@@ -1,4 +1,4 @@
-"""What a run does about its alarms: warn, keep the evidence, go on with outcomes alone, or stop."""
+"""What a run does about alarms and failures: warn, keep the evidence, go on with outcomes alone, or stop."""
 
 import logging
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Any, Literal
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithm import Algorithm, Guardable
 from axiomrm.policy_opt.config import cannot_guard
-from axiomrm.policy_opt.failures import warn_of_nothing
+from axiomrm.policy_opt.failures import VerdictWindow, check_rollouts, warn_of_nothing
 from axiomrm.policy_opt.monitors import GAMED, Monitors
+from axiomrm.policy_opt.rejected import write_rejected_rollouts
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.spot_checks import write_spot_checks
 
@@ -23,7 +24,7 @@ class Watch:
         """Args:
         monitors: the alarms.
         on_hack: what a divergence leads to.
-        folder: for ``alarms.jsonl``.
+        folder: for ``alarms.jsonl`` and ``rejected.jsonl``.
         algorithm: what is guarded.
 
         Raises:
@@ -33,6 +34,12 @@ class Watch:
             raise ConfigError(cannot_guard(type(algorithm).__name__))
         self.monitors, self.on_hack = monitors, on_hack
         self.folder, self.algorithm = folder, algorithm
+        self.verdicts = VerdictWindow()
+
+    def check_rollouts(self, episodes: list[Episode], iteration: int, accepted: float) -> None:
+        """Keep the rollouts that an environment's fault ended; raises as ``failures.check_rollouts``."""
+        write_rejected_rollouts(self.folder / "rejected.jsonl", iteration, episodes)
+        check_rollouts(episodes, iteration, accepted)
 
     def look(self, iteration: int, episodes: list[Episode], metrics: dict[str, float]) -> dict[str, float]:
         """Take in an iteration; returns ``monitor/<alarm>`` = 1 for each alarm.
@@ -80,9 +87,10 @@ class Watch:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        return self.monitors.state_dict()
+        return self.monitors.state_dict() | {"verdicts": self.verdicts.reasons}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``."""
         self.monitors.load_state_dict(state)
+        self.verdicts.reasons = list(state.get("verdicts", ()))  # earlier versions kept none
         self._guard_if_gamed()
