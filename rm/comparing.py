@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from axiomrm.data.trajectory import Trajectory
+from axiomrm.rm.arguments import check_rubric, check_trajectories
 from axiomrm.rm.judgement import Judgement, PairJudgement, PairVerdict, Ranked, TournamentPlace
 from axiomrm.rm.pairwise import PairRequest, rubric_question, tournament
 from axiomrm.rm.ranking import TIE_BAND, compared, ranked
@@ -52,7 +53,12 @@ class Comparing(ABC):
             tie_band: pointwise rewards that differ by at most this are a tie.
             mode: ``pointwise``: from two judgements. ``pairwise``: the judge sees both, in both orders, and
                 is asked once for all criteria that apply to ``a``.
+
+        Raises:
+            ConfigError: something else than two trajectories and a rubric.
         """
+        check_trajectories([a, b], "compare: candidates")
+        check_rubric(rubric, "compare")
         if mode == "pairwise":
             active = self._bound(a, rubric)
             request = PairRequest(a, b, rubric_question(active), active.guidelines)
@@ -83,7 +89,12 @@ class Comparing(ABC):
             rubric: one rubric for all.
             tie_band: pointwise rewards that differ by at most this share a place.
             mode: ``pairwise``: each against each in both orders, for at most 8.
+
+        Raises:
+            ConfigError: something else than trajectories and a rubric.
         """
+        check_trajectories(candidates, "rank: candidates")
+        check_rubric(rubric, "rank")
         if mode == "pairwise" and candidates:
             active = self._bound(candidates[0], rubric)
             return tournament(candidates, rubric_question(active), active.guidelines, self.pairs)

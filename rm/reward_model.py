@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
+from axiomrm.rm.arguments import check_pair, check_rubric, check_trajectories, check_trajectory
 from axiomrm.rm.asking import Asking, VerdictRequest
 from axiomrm.rm.calibration import read_calibration
 from axiomrm.rm.card import fitting_prompter
@@ -226,7 +227,12 @@ class RewardModel(Comparing):
         """One judgement for each trajectory with the rubric bound to its task (``rubric.bind``), in order.
 
         This is what to call with personal rubrics, or when binding is done elsewhere.
+
+        Raises:
+            ConfigError: something else than such pairs.
         """
+        for index, pair in enumerate(pairs):
+            check_pair(pair, f"judge: pairs[{index}]")
         before = dict(self.usage)
         judgements = judge_all(pairs, self.verdicts, self.judge_revision, self.settings["calibration"])
         if len(pairs) == 1:
@@ -247,7 +253,10 @@ class RewardModel(Comparing):
 
         Raises:
             DataError: the task lacks a feature that the rubric needs.
+            ConfigError: something else than a trajectory and a rubric.
         """
+        check_trajectory(trajectory, "score: trajectory")
+        check_rubric(rubric, "score")
         active = rubric.bind(trajectory.task.features, personal, task=trajectory.task_id or trajectory.id)
         return self.judge([(trajectory, active)])[0]
 
@@ -260,12 +269,19 @@ class RewardModel(Comparing):
             trajectories: read as needed.
             rubric: one rubric for all.
             batch: trajectories judged together.
+
+        Raises:
+            ConfigError: something else than trajectories and a rubric.
         """
+        check_rubric(rubric, "score_many")
+        check_trajectories(trajectories, "score_many: trajectories")
         stream = iter(trajectories)
         while group := list(islice(stream, batch)):
             yield from self._score_group(group, rubric)
 
     def _score_group(self, group: Sequence[Trajectory], rubric: "Rubric") -> list[Judgement | Failed]:
+        for trajectory in group:
+            check_trajectory(trajectory, "score_many: trajectories")
         actives = [bound(trajectory, rubric) for trajectory in group]
         pairs = [(t, a) for t, a in zip(group, actives, strict=True) if not isinstance(a, Failed)]
         judgements = iter(self.judge(pairs))

@@ -1,9 +1,11 @@
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm import RewardModel
@@ -18,8 +20,7 @@ from axiomrm.rm.adapters import (
 )
 from axiomrm.rubrics import Rubric
 
-SHORT = Rubric.loads(
-    """
+SHORT_TEXT = """
 schema: atr/1
 rubric: {id: short, version: 1.0.0, title: At most three words, languages: [en], license: Apache-2.0}
 facets: {n: {type: int, range: [0, 2000], probe: word_count}}
@@ -31,7 +32,7 @@ theorems:
 policy: {scale: net}
 changelog: [{version: 1.0.0, date: "2026-01-12", note: first}]
 """
-)
+SHORT = Rubric.loads(SHORT_TEXT)
 USER = [{"role": "user", "content": "where is order 12?"}]
 TOOL_RUN = [
     {
@@ -78,11 +79,59 @@ def test_only_the_completions_own_turns_count_at_level_turns() -> None:
     assert whole(prompts=[prompt], completions=[said]) == [0.5]
 
 
-def test_a_judge_without_a_model_gives_none_not_zero_and_says_how_often() -> None:
+def test_a_missing_reward_is_none_not_zero_and_the_judge_says_how_often_and_why(
+    make_model: Callable[..., Any], tiny_tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     told: dict[str, float] = {}
-    reward = trl_reward(RewardModel.programmatic(), Rubric.load("service_desk_steps"), level="turns")
+    judge = RewardModel.from_model(make_model(), tiny_tokenizer, min_mass=1.0)
+    reward = trl_reward(judge, Rubric.load("service_desk_steps"), level="turns")
     assert reward(prompts=["hi"], completions=["hello"], log_metric=told.__setitem__) == [None]
     assert told == {"judge/missing_share": 1.0}
+    assert "reward 'service_desk_steps': a completion has none:" in caplog.text
+    assert "failed:low_mass" in caplog.text
+
+
+def test_a_rubric_that_could_never_give_a_reward_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'general_quality' has items that need a judge model.*th\.correct"
+    ):
+        trl_reward(RewardModel.programmatic(), Rubric.load("general_quality"))
+    with pytest.raises(ConfigError, match=r"'code_agent' has no criterion of turns; use level 'trajectory'"):
+        trl_reward(RewardModel.programmatic(), Rubric.load("code_agent"), level="turns")
+
+
+@pytest.mark.parametrize("level", ["trajectories", "trajectry", "turn", "", None])
+def test_a_level_that_is_none_is_refused(level: Any) -> None:
+    with pytest.raises(ConfigError, match=r"level: found .*, expected one of trajectory, turns$"):
+        trl_reward(RewardModel.programmatic(), SHORT, level=level)
+
+
+def test_each_different_reason_of_a_missing_reward_is_logged_once_without_texts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reward = trl_reward(RewardModel.programmatic(), Rubric.load("process_shaping"))
+    for _ in range(2):
+        assert reward(
+            prompts=["q"] * 4,
+            completions=["a", "a", [{"role": "x", "content": "secret"}], ["secret"]],
+            features=["{}", "{}", {}, {}],
+        ) == [None] * 4  # fmt: skip
+    assert [r.getMessage().partition(": a completion has none: ")[2] for r in caplog.records] == [
+        "features: expected an object a row, not str",
+        "completion[0].role: 'x' is not one of system, developer, user, assistant, tool, function",
+        "completion[0]: expected an object with 'role' and 'content'",
+    ]
+    assert "secret" not in caplog.text
+
+
+def test_a_missing_feature_is_named_once_whatever_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    domain = "features: {domain: {type: enum, values: [a, b]}}"
+    needy = Rubric.loads(SHORT_TEXT.replace("facets:", f"{domain}\nfacets:"))
+    reward = trl_reward(RewardModel.programmatic(), needy)
+    rows = {"prompts": ["q"] * 2, "completions": ["a"] * 2}
+    assert reward(**rows, features=[{}, {}], task_id=["t1", "other"]) == [None, None]
+    assert "feature 'domain' is missing" in caplog.text and len(caplog.records) == 1
+    assert reward(**rows, features=[{"domain": "a"}, {"domain": "b"}]) == [1.0, 1.0]
 
 
 def test_columns_become_the_task_and_a_bad_one_costs_its_row_only() -> None:
@@ -104,6 +153,36 @@ def test_judge_and_verifier_mix_into_one_function_where_a_failed_judge_adds_no_p
         mixed_reward({"judge": judge}, {"verifier": 1.0})
     with pytest.raises(DataError, match="differ in length"):
         mixed_rewards({"a": [1.0], "b": []}, {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, "1", None])
+def test_a_weight_that_is_no_finite_number_is_refused(weight: Any) -> None:
+    says = r"^weight of reward part 'a': found .*, expected a finite number$"
+    with pytest.raises(DataError, match=says):
+        mixed_reward({"a": lambda **_: [1.0]}, {"a": weight})
+    with pytest.raises(DataError, match=says):
+        mixed_rewards({"a": [1.0]}, {"a": weight})
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ([1.0, 2.0], r"'a': found \[1.0, 2.0\] \(list\), expected a list of 1 rewards, one a completion"),
+        ([], r"'a': found \[\] \(list\), expected a list of 1"),
+        (None, r"'a': found None \(NoneType\), expected a list of 1"),
+        (["1.0"], r"'a', row 0: found '1.0' \(str\), expected a finite number, or None for a missing one"),
+        ([math.inf], r"'a', row 0: found inf \(float\), expected a finite number"),
+    ],
+)
+def test_a_part_of_a_mix_that_answers_wrongly_is_named(answer: Any, says: str) -> None:
+    reward = mixed_reward({"a": lambda **_: answer, "b": lambda **_: [1.0]}, {"a": 1.0, "b": 1.0})
+    with pytest.raises(DataError, match=f"^reward part {says}"):
+        reward(prompts=["q"], completions=["a"])
+
+
+def test_a_part_may_answer_with_any_kind_of_number() -> None:
+    reward = mixed_reward({"a": lambda **_: torch.tensor([1.0, math.nan])}, {"a": 2})
+    assert reward(prompts=["q"] * 2, completions=["a"] * 2) == [2.0, None]
 
 
 def test_several_functions_that_trl_would_sum_first_are_refused() -> None:
