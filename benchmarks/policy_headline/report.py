@@ -19,7 +19,7 @@ from axiomrm.errors import ConfigError
 from policy_headline.figures import write_curves
 from policy_headline.runs import Planner, Row, read_rows
 from policy_headline.scale import FROZEN, OURS, QUICK, SWEEPS, no_folder, read_scale
-from policy_headline.tables import Arms, arm_table, headline, losing, sweep_table, tuning_table
+from policy_headline.tables import Arms, arm_table, commit_table, headline, losing, sweep_table, tuning_table
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -45,6 +45,10 @@ class Rows:
                 rows.append(self.by_digest[run.digest])
                 self.used.add(run.digest)
         return {key: rows for key, rows in found.items() if rows}
+
+    def counted(self) -> list[Row]:
+        """The rows that any part of the report stands on."""
+        return [row for digest, row in self.by_digest.items() if digest in self.used]
 
 
 def start_of(rows: dict[str, list[Row]]) -> str:
@@ -89,6 +93,7 @@ def report(scale_path: Path, results: Path) -> tuple[list[str], dict[str, Any]]:
         lines += sweep_table(scale, sweep, found, numbers)
         losses += sweep_losses(scale, sweep, found, numbers)
     lines += ["## Losing regions", "", *(losses or ["None among the settings that were run."]), ""]
+    lines += commit_table(rows.counted(), numbers)
     lines += _left_out(rows)
     return lines, numbers
 
@@ -111,7 +116,7 @@ def sweep_losses(
     lines: list[str] = []
     for variant in dict.fromkeys(v for _, v in found):
         arms: Arms = {arm: rows for (arm, v), rows in found.items() if v == variant}
-        lines += losing(scale, f"{sweep}, {variant}", arms, numbers)
+        lines += losing(scale, f"{sweep}, {variant}", arms, numbers, len(scale.sweep_seeds))
     return lines
 
 

@@ -1,6 +1,5 @@
 """The report's tables, in Markdown; every number also goes into ``numbers``."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +39,16 @@ def number(e: Estimate) -> str:
     return f"{e.value:.2f}" + ("" if e.low is None or e.high is None else f" [{e.low:.2f}, {e.high:.2f}]")
 
 
+def runs_of(rows: Sequence[Row], planned: int) -> str:
+    """``5``; ``3 of 5`` while runs are missing."""
+    return str(len(rows)) if len(rows) >= planned else f"{len(rows)} of {planned}"
+
+
+def marked(arm: str, rows: Sequence[Row], planned: int) -> str:
+    """The arm's name, with how many runs there are if not all."""
+    return arm if len(rows) >= planned else f"{arm} ({runs_of(rows, planned)} runs)"
+
+
 def never(found: Sequence[Reached]) -> str:
     return f"{sum(t.censored for t in found)} of {len(found)}"
 
@@ -72,7 +81,7 @@ def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
         end = stratified({arm: [final(r) for r in rows]}, iqm_of(arm))
         high = times(scale, rows, HIGH)
         lines.append([
-            arm, f"{rows[0]['learning_rate']:g}", str(len(rows)), count(to_target), median_text(reached), never(reached),
+            arm, f"{rows[0]['learning_rate']:g}", runs_of(rows, len(scale.seeds(arm))), count(to_target), median_text(reached), never(reached),
             number(area), number(end), f"{median_text(high)} ({never(high)})",
         ])  # fmt: skip
         costs.append([arm, *_costs(reached), _kl(reached), *kinds(rows), _alarms(rows)])
@@ -89,8 +98,8 @@ def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
             "AUC, IQM", "final success, IQM", "median rollouts to 80% (never)"]  # fmt: skip
     cost_head = [
         "arm",
-        *(f"{name} to {target}" for name in SPENT.values()),
-        f"KL at {target}, nats a token",
+        *(f"{name} to {target}, restricted mean" for name in SPENT.values()),
+        f"KL at {target}, nats a token, one iteration behind",
         "end, kinds of the training split",
         "end, the other kind",
         "alarms",
@@ -100,11 +109,14 @@ def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
 
 
 def _costs(reached: Sequence[Reached]) -> list[str]:
-    """Mean spending until the crossing, or over the whole run where there is none."""
-    return [f"{sum(t.point[key] for t in reached) / len(reached):.0f}" for key in SPENT]
+    """Restricted means of what was spent until the crossing: a censored run counts with all that it spent."""
+    censored = sum(t.censored for t in reached)
+    mark = f" ({censored} censored)" if censored else ""
+    return [f"{sum(t.point[key] for t in reached) / len(reached):.0f}{mark}" for key in SPENT]
 
 
 def _kl(reached: Sequence[Reached]) -> str:
+    """Of the runs that crossed, at the crossing; the policy before the last iteration's updates."""
     known = [t.point["kl"] for t in reached if not t.censored and t.point["kl"] is not None]
     return f"{sum(known) / len(known):.3f} (n={len(known)})" if known else "not measured"
 
@@ -126,40 +138,38 @@ def _alarms(rows: Sequence[Row]) -> str:
 
 
 def headline(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
-    """Ratios of rollouts with intervals, and what they say."""
-    rivals = [a for a in GRPO if a in arms]
+    """Ratios of rollouts with intervals, and what they say.
+
+    The better GRPO is taken among those with all their runs; an arm that lacks some is marked by its name.
+    """
     if OURS not in arms:
         return []
+    names = {arm: marked(arm, rows, len(scale.seeds(arm))) for arm, rows in arms.items()}
+    rivals = [a for a in GRPO if a in arms and names[a] == a]
     reached = {arm: times(scale, rows) for arm, rows in arms.items()}
     spent = {arm: [t.rollouts for t in found] for arm, found in reached.items()}
     lines = []
-    if rivals:
-        few = {a: spent[a] for a in (*rivals, OURS)}
-        lines.append(_ratio("better outcome-GRPO", stratified(few, ratio(rivals, OURS)), "", numbers))
-    if rivals and NO_REPLAY in arms:
-        few = {a: spent[a] for a in (*rivals, NO_REPLAY)}
-        lines.append(
-            _ratio("better outcome-GRPO", stratified(few, ratio(rivals, NO_REPLAY)), "", numbers, NO_REPLAY)
-        )
+    for own in (a for a in (OURS, NO_REPLAY) if rivals and a in arms):
+        found = stratified({a: spent[a] for a in (*rivals, own)}, ratio(rivals, own))
+        numbers[f"better outcome-GRPO over {own}"] = found.model_dump()
+        lines.append(["better outcome-GRPO", names[own], number(found), ""])
     for arm in (a for a in arms if a != OURS):
-        two = {arm: spent[arm], OURS: spent[OURS]}
+        found = stratified({arm: spent[arm], OURS: spent[OURS]}, ratio([arm], OURS))
         ranks = {arm: order(reached[arm]), OURS: order(reached[OURS])}
         chance = stratified(ranks, better(OURS, arm))
-        lines.append(_ratio(arm, stratified(two, ratio([arm], OURS)), number(chance), numbers))
+        numbers[f"{arm} over {OURS}"] = found.model_dump()
         numbers[f"{OURS} better than {arm}"] = chance.model_dump()
+        lines.append([names[arm], names[OURS], number(found), number(chance)])
     head = ["arm", "over", "ratio of rollouts, > 1: the second needs fewer", f"P({OURS} better)"]
     return ["## Ratios", "", *table(head, lines), *_answers(scale, arms, numbers)]
 
 
-def _ratio(arm: str, found: Estimate, chance: str, numbers: Numbers, over: str = OURS) -> list[str]:
-    numbers[f"{arm} over {over}"] = found.model_dump()
-    return [arm, over, number(found), chance]
-
-
 def _answers(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
     lines = []
-    main = numbers.get(f"better outcome-GRPO over {OURS}")
-    if main and main["low"] is not None:
+    main, open_ = numbers.get(f"better outcome-GRPO over {OURS}"), _unfinished(scale, arms, (*GRPO, OURS))
+    if open_:
+        lines.append(f"Headline ratio not decided, runs are missing: {', '.join(open_)}.")
+    elif main and main["low"] is not None:
         excludes = main["low"] > 1 or main["high"] < 1
         lines.append(
             f"Headline ratio {main['value']:.2f}: the interval {'excludes' if excludes else 'does not exclude'} 1, "
@@ -170,10 +180,18 @@ def _answers(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:
         areas = {a: [auc(r) for r in arms[a]] for a in (NO_REPLAY, OURS)}
         gain = stratified(areas, difference(OURS, NO_REPLAY))
         numbers["AUC that replay adds"] = gain.model_dump()
-        own = numbers[f"{NO_REPLAY} over {OURS}"]
-        text = number(Estimate.model_validate(own))
-        lines.append(f"Replay's own contribution: {text} times fewer rollouts, AUC {number(gain)}.")
+        text = number(Estimate.model_validate(numbers[f"{NO_REPLAY} over {OURS}"]))
+        few = _unfinished(scale, arms, (NO_REPLAY, OURS))
+        mark = f" So far: {', '.join(few)}." if few else ""
+        lines.append(f"Replay's own contribution: {text} times fewer rollouts, AUC {number(gain)}.{mark}")
     return [*lines, ""] if lines else []
+
+
+def _unfinished(scale: Scale, arms: Arms, names: Sequence[str]) -> list[str]:
+    """Those of the scale's arms that lack runs, with how many they have."""
+    there = [a for a in names if a in scale.arms or a in arms]
+    told = {a: marked(a, arms.get(a, []), len(scale.seeds(a))) for a in there}
+    return [text for arm, text in told.items() if text != arm]
 
 
 def _censored(scale: Scale, arms: Arms) -> list[str]:
@@ -204,7 +222,7 @@ def sweep_table(
             [
                 variant,
                 arm,
-                str(len(rows)),
+                runs_of(rows, len(scale.sweep_seeds)),
                 count(spent),
                 never(reached),
                 *map(number, shown.values()),
@@ -227,21 +245,42 @@ def sweep_table(
     return [f"## Sweep: {name}", "", *table(head, lines)]
 
 
-def losing(scale: Scale, where: str, arms: Arms, numbers: Numbers) -> list[str]:
-    """Other arms that are ahead of ours at one setting: fewer rollouts, or (none crossed) a greater area."""
+def losing(scale: Scale, where: str, arms: Arms, numbers: Numbers, planned: int | None = None) -> list[str]:
+    """Other arms that are ahead of ours at one setting: fewer rollouts, or (no run crossed) a greater area.
+
+    Args:
+        planned: runs of an arm when all are done; default: as many as the headline's.
+    """
     if OURS not in arms:
         return []
+    names = {arm: marked(arm, rows, planned or len(scale.seeds(arm))) for arm, rows in arms.items()}
+    ours = "" if names[OURS] == OURS else f"; {names[OURS]}"
     lines = []
     for arm in (a for a in arms if a != OURS):
-        both = {a: [t.rollouts for t in times(scale, arms[a])] for a in (arm, OURS)}
-        spent = stratified(both, ratio([arm], OURS))
-        areas = stratified({a: [auc(r) for r in arms[a]] for a in (arm, OURS)}, difference(OURS, arm))
-        behind = spent.value is not None and (
-            spent.value < 1 or (spent.value == 1 and (areas.value or math.nan) < 0)
-        )
-        if behind:
-            numbers[f"losing: {where}, {arm}"] = {"ratio": spent.model_dump(), "auc": areas.model_dump()}
-            lines.append(
-                f"- {where}: {arm} needs fewer rollouts, ratio {number(spent)}, AUC difference {number(areas)}."
-            )
+        both = {a: times(scale, arms[a]) for a in (arm, OURS)}
+        spent = stratified({a: [t.rollouts for t in found] for a, found in both.items()}, ratio([arm], OURS))
+        areas = stratified({a: [auc(r) for r in arms[a]] for a in both}, difference(OURS, arm))
+        none_crossed = all(t.censored for found in both.values() for t in found)
+        if none_crossed and areas.value is not None and areas.value < 0:
+            how = "has the greater area, neither crosses"
+        elif not none_crossed and spent.value is not None and spent.value < 1:
+            how = f"needs fewer rollouts, ratio {number(spent)}"
+        else:
+            continue
+        numbers[f"losing: {where}, {arm}"] = {"ratio": spent.model_dump(), "auc": areas.model_dump()}
+        lines.append(f"- {where}: {names[arm]} {how}, AUC difference {number(areas)}{ours}.")
     return lines
+
+
+def commit_table(rows: Sequence[Row], numbers: Numbers) -> list[str]:
+    """How many rows of each stage ran at which commit: a digest covers the settings and not the code."""
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        commits = found.setdefault(row["stage"], {})
+        name = row.get("commit") or "unknown"
+        commits[name] = commits.get(name, 0) + 1
+    if not found:
+        return []
+    numbers["commits"] = found
+    lines = [[stage, name[:12], str(n)] for stage, commits in found.items() for name, n in commits.items()]
+    return ["## Commits of the rows above", "", *table(["stage", "commit", "rows"], lines)]

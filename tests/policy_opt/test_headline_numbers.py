@@ -20,6 +20,7 @@ one_run: Any = importlib.import_module("policy_headline.one_run")
 runs: Any = importlib.import_module("policy_headline.runs")
 scales: Any = importlib.import_module("policy_headline.scale")
 stats: Any = importlib.import_module("policy_headline.stats")
+report: Any = importlib.import_module("policy_headline.report")
 tables: Any = importlib.import_module("policy_headline.tables")
 
 
@@ -190,26 +191,126 @@ def test_a_run_is_another_one_as_soon_as_a_setting_differs() -> None:
     assert planner.run("sweep-noise", "grpo", 1e-4, 1, variant="noise=0.15").digest == first.digest
 
 
+SLOW, FAST, NEVER = row(0.1, 0.1, 0.1, 0.6, 0.6), row(0.1, 0.6, 0.6, 0.6, 0.6), row(*[0.1] * 5)
+
+
 def test_regions_in_which_ours_loses_are_named() -> None:
-    slow, fast = row(0.1, 0.1, 0.1, 0.6, 0.6), row(0.1, 0.6, 0.6, 0.6, 0.6)
+    few, numbers = scale(fresh_seeds=[1, 2]), dict[str, Any]()
+    lines = tables.losing(few, "noise=0.45", {"process_replay": [SLOW] * 2, "grpo": [FAST] * 2}, numbers)
+    # areas of (.1 + .1)/2, .1, .35, .6 and of .35, .6, .6, .6, over four intervals
+    assert lines == [
+        "- noise=0.45: grpo needs fewer rollouts, ratio 0.33 [0.33, 0.33], AUC difference -0.25 [-0.25, -0.25]."
+    ]
+    assert numbers["losing: noise=0.45, grpo"]["ratio"]["value"] == pytest.approx(1 / 3)
+    assert tables.losing(few, "", {"process_replay": [FAST] * 2, "grpo": [SLOW] * 2}, {}) == []
+    half = tables.losing(few, "x", {"process_replay": [NEVER] * 2, "grpo": [SLOW, NEVER]}, {})
+    assert half[0].startswith("- x: grpo needs fewer rollouts, ratio 0.88")  # (96 + 128) over 256
+
+
+def test_where_neither_crosses_the_area_decides_and_is_not_called_rollouts() -> None:
+    few, dull, worse = scale(fresh_seeds=[1, 2]), row(0.1, 0.2, 0.2), row(0.1, 0.1, 0.1)
+    lines = tables.losing(few, "x", {"process_replay": [worse] * 2, "grpo": [dull] * 2}, {})
+    # 0.1 against (0.15 + 0.2) / 2
+    text = "AUC difference -0.08 [-0.08, -0.08]"
+    assert lines == [f"- x: grpo has the greater area, neither crosses, {text}."]
+    assert tables.losing(few, "x", {"process_replay": [dull] * 2, "grpo": [worse] * 2}, {}) == []
+    assert tables.losing(few, "x", {"process_replay": [dull] * 2, "grpo": [dull] * 2}, {}) == []
+    longer = row(0.1, 0.1, 0.1, budget=128)  # "> 64" against "> 128" says nothing
+    assert tables.losing(few, "x", {"process_replay": [longer] * 2, "grpo": [worse] * 2}, {}) == []
+
+
+def test_crossing_at_the_same_time_is_no_loss_whatever_the_areas() -> None:
+    ours, other = row(0.1, 0.1, 0.6, 0.6, 0.6), row(0.1, 0.1, 0.6, 0.9, 0.9)
+    assert tables.losing(scale(), "x", {"process_replay": [ours] * 2, "grpo": [other] * 2}, {}) == []
+
+
+def test_a_loss_says_which_arm_lacks_runs() -> None:
+    arms = {"process_replay": [SLOW] * 3, "grpo": [FAST]}
+    assert "x: grpo (1 of 3 runs) needs" in tables.losing(scale(), "x", arms, {}, 3)[0]
+    arms = {"process_replay": [SLOW] * 2, "grpo": [FAST] * 3}
+    assert tables.losing(scale(), "x", arms, {}, 3)[0].endswith("; process_replay (2 of 3 runs).")
+
+
+def test_costs_of_censored_runs_are_restricted_means_and_marked() -> None:
+    reached = tables.times(scale(), [FAST, NEVER])
+    # turns: 100 at the crossing, 400 of the whole run; the KL is that of the run that crossed
+    assert tables._costs(reached) == ["250 (1 censored)", "2 (1 censored)", "1 (1 censored)"]
+    assert tables._kl(reached) == "0.100 (n=1)"
+    assert tables._costs(tables.times(scale(), [FAST, SLOW])) == ["200", "2", "1"]
+    assert tables._kl(tables.times(scale(), [NEVER])) == "not measured"
+
+
+def shown(arms: dict[str, list[dict[str, Any]]], **fields: Any) -> tuple[str, dict[str, Any]]:
+    two = {"grpo": {"kind": "grpo"}, "grpo_k": {"kind": "grpo", "passes": 4}}
     numbers: dict[str, Any] = {}
-    lines = tables.losing(scale(), "noise=0.45", {"process_replay": [slow] * 2, "grpo": [fast] * 2}, numbers)
-    assert len(lines) == 1 and "grpo needs fewer rollouts, ratio 0.33" in lines[0]
-    assert tables.losing(scale(), "", {"process_replay": [fast] * 2, "grpo": [slow] * 2}, {}) == []
-    dull, worse = row(0.1, 0.2, 0.2), row(0.1, 0.1, 0.1)
-    assert tables.losing(scale(), "", {"process_replay": [worse] * 2, "grpo": [dull] * 2}, {})
+    return "\n".join(tables.headline(scale(arms=two, **fields), arms, numbers)), numbers
+
+
+def test_a_rival_that_lacks_runs_does_not_decide_the_headline() -> None:
+    middle = row(0.1, 0.1, 0.6, 0.6, 0.6)
+    text, numbers = shown({"grpo": [middle] * 5, "grpo_k": [FAST], "process_replay": [FAST] * 5})
+    assert numbers["better outcome-GRPO over process_replay"]["value"] == 2.0
+    assert "| grpo_k (1 of 5 runs) | process_replay | 1.00 |" in text
+    assert "Headline ratio not decided, runs are missing: grpo_k (1 of 5 runs)." in text
+    assert "the interval" not in text
+
+
+def test_a_rival_without_a_run_and_ours_without_all_leave_the_headline_open() -> None:
+    text, numbers = shown({"grpo": [SLOW] * 5, "process_replay": [FAST] * 4, "process": [FAST] * 5})
+    assert "runs are missing: grpo_k (0 of 5 runs), process_replay (4 of 5 runs)." in text
+    assert "| better outcome-GRPO | process_replay (4 of 5 runs) |" in text
+    assert "So far: process_replay (4 of 5 runs)." in text
+    assert "better outcome-GRPO over process_replay" in numbers
+    assert not shown({"grpo": [SLOW], "process_replay": [FAST] * 5})[1].get(
+        "better outcome-GRPO over process_replay"
+    )
+    whole, _ = shown({a: [SLOW] * 5 for a in ("grpo", "grpo_k", "process_replay", "process")})
+    assert "Headline ratio 1.00: the interval does not exclude 1" in whole and "So far" not in whole
+
+
+def test_tables_say_how_many_runs_are_missing_still() -> None:
+    found = [r | {"curve": [p | {"solved": {}} for p in r["curve"]]} for r in (FAST, SLOW)]
+    text = "\n".join(tables.arm_table(scale(fresh_seeds=[1, 2, 3]), {"grpo": found}, {}))
+    assert "| grpo | 0.0001 | 2 of 3 | 64 [32, 96] |" in text
+    assert "env turns to 50%, restricted mean" in text and "nats a token, one iteration behind" in text
+    sweep = tables.sweep_table(scale(sweep_seeds=[1, 2]), "noise", {("grpo", "noise=0"): found}, {})
+    assert "| noise=0 | grpo | 2 | 64 [32, 96] |" in "\n".join(sweep)
+
+
+def test_the_commits_of_the_rows_are_listed_by_stage() -> None:
+    numbers: dict[str, Any] = {}
+    rows = [{"stage": "tune", "commit": "a" * 40}] * 2 + [
+        {"stage": "fresh", "commit": c} for c in ("b" * 40, "")
+    ]
+    lines = tables.commit_table(rows, numbers)
+    assert lines[4:7] == [
+        f"| tune | {'a' * 12} | 2 |",
+        f"| fresh | {'b' * 12} | 1 |",
+        "| fresh | unknown | 1 |",
+    ]
+    assert numbers["commits"]["tune"] == {"a" * 40: 2}
+    assert tables.commit_table([], numbers) == []
+
+
+def test_the_report_counts_only_rows_of_its_own_settings(tmp_path: Path) -> None:
+    planner = runs.Planner(scale(rates=[1e-4]), "weights")
+    run = planner.run("tune", "grpo", 1e-4, 9)
+    other = SLOW | {"digest": "of other settings", "commit": "old"}
+    rows = {"tune": [SLOW | {"digest": run.digest, "commit": "new"}, other]}
+    found = report.Rows(planner, rows)
+    assert found.counted() == []
+    found.of("tune")
+    assert [r["commit"] for r in found.counted()] == ["new"]
 
 
 def test_the_headline_says_whether_its_interval_excludes_one_and_who_was_censored() -> None:
-    slow, fast, never = row(0.1, 0.1, 0.1, 0.6, 0.6), row(0.1, 0.6, 0.6, 0.6, 0.6), row(*[0.1] * 5)
     arms = {
-        "grpo": [slow, slow, never],
-        "grpo_k": [never] * 3,
-        "process": [slow] * 3,
-        "process_replay": [fast] * 3,
+        "grpo": [SLOW, SLOW, NEVER],
+        "grpo_k": [NEVER] * 3,
+        "process": [SLOW] * 3,
+        "process_replay": [FAST] * 3,
     }
-    numbers: dict[str, Any] = {}
-    text = "\n".join(tables.headline(scale(), arms, numbers))
+    text, numbers = shown(arms, fresh_seeds=[1, 2, 3])
     # (96 + 96 + 128) / 3 over 32
     assert numbers["better outcome-GRPO over process_replay"]["value"] == pytest.approx(10 / 3)
     assert "the interval excludes 1, the aim of 3 is reached" in text
