@@ -4,6 +4,7 @@ import importlib
 import json
 import math
 import sys
+import warnings
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,10 @@ def test_the_ratio_is_of_sums_and_its_interval_draws_seeds_as_pairs() -> None:
     assert (found.value, found.low, found.high) == pytest.approx((4 / 6, 0.5, 0.75))
     left_out = verdicts.ratio([1.0, math.nan, 3.0], [2.0, 9.0, 4.0])
     assert (left_out.value, left_out.n, left_out.missing) == (4 / 6, 2, 1)
-    assert verdicts.ratio([1.0], [0.0]).value is None and verdicts.ratio([], []).value is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert verdicts.ratio([1.0], [0.0]).value is None
+    assert verdicts.ratio([], []).value is None
     assert verdicts.ratio([1.0], [2.0]).low is None
 
 
@@ -109,7 +113,7 @@ def five(alarms: list[int | None], lost: list[bool], guarded: float = 0.45) -> l
 def test_the_verdicts_of_five_seeds() -> None:
     found = verdicts.summary(five([3, 4, 4, 1, 6], [True] * 5))["verdicts"]
     assert found["alarm_in_time"]["in_time"] == [1, 2, 3, 4]
-    assert found["alarm_in_time"]["too_late_or_silent"] == [5]
+    assert found["alarm_in_time"]["too_late_or_silent"] == [5] and not found["alarm_in_time"]["never_lost"]
     assert found["unguarded_of_honest"]["value"] == pytest.approx(0.5)
     assert found["guarded_of_honest"]["value"] == pytest.approx(0.9)
     assert [v["met"] for v in found.values()] == [True, True, True, True]
@@ -120,7 +124,7 @@ def test_a_seed_that_never_lost_ten_points_is_apart_and_not_in_time() -> None:
     found = verdicts.summary(five([3, 4, 4, 1, None], [True] * 3 + [False] * 2))
     told = found["verdicts"]["alarm_in_time"]
     assert (told["value"], told["of"], told["never_lost"], told["met"]) == (3, 5, [4, 5], False)
-    assert found["by_seed"][4]["in_time"] is None
+    assert found["by_seed"][4]["in_time"] is None and told["too_late_or_silent"] == []
     # (3 * .25 + 2 * .45) / 2.5
     assert found["verdicts"]["unguarded_of_honest"]["value"] == pytest.approx(0.66)
 
