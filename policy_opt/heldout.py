@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
+from axiomrm.data.jsonl import found_instead
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.answers import ask
+from axiomrm.policy_opt.arguments import check_source
 from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.seeds import generator
@@ -20,7 +24,13 @@ class HeldOutCriteria:
         judge: another source than the reward; its turn rewards count, else that of the trajectory.
         share: share of an iteration's rollouts, in (0, 1].
         seed: of the sample.
+
+        Raises:
+            ConfigError: the judge cannot be one, or the share is no number in (0, 1].
         """
+        check_source(judge, "held-out criteria: judge")
+        if not isinstance(share, Real) or not 0 < share <= 1:
+            raise ConfigError(f"held-out criteria: share: {found_instead(share, 'a number in (0, 1]')}")
         self.judge, self.share, self.seed = judge, share, seed
 
     def __call__(self, episodes: Sequence[Episode], iteration: int) -> float:

@@ -1,6 +1,8 @@
 """Reward sources as ``policy.reward`` in YAML names them: a union on ``kind``."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -92,3 +94,35 @@ RewardConfig = Annotated[
     Field(discriminator="kind"),
 ]
 CompositeReward.model_rebuild()
+
+
+def not_held_out(reward: RewardConfig, heldout: RewardConfig) -> str | None:
+    """The part of ``reward`` that ``heldout`` asks too, as its key below ``reward``; ``None``: there is none.
+
+    A source is the same whatever its ``level``, and a rubric that needs no model gives the same numbers with
+    and without a judge. The verifier does not count (outcomes are looked at anyway), nor does a part without
+    weight.
+    """
+    asked = [source for _, source in _sources(heldout, "")]
+    return next((key for key, mine in _sources(reward, "reward") if any(_same(mine, s) for s in asked)), None)
+
+
+def _sources(config: RewardConfig, key: str) -> Iterator[tuple[str, RewardConfig]]:
+    if isinstance(config, CompositeReward):
+        for name, part in config.parts.items():
+            if config.weights[name] != 0:
+                yield from _sources(part, f"{key}.parts.{name}")
+    elif not isinstance(config, VerifierReward):
+        yield key, config
+
+
+def _same(a: RewardConfig, b: RewardConfig) -> bool:
+    if isinstance(a, RubricJudgeReward | ProgrammaticReward) and a.kind != b.kind:
+        return isinstance(b, RubricJudgeReward | ProgrammaticReward) and Path(a.rubric) == Path(b.rubric)
+    return a.kind == b.kind and _identity(a) == _identity(b)
+
+
+def _identity(config: RewardConfig) -> dict[str, Any]:
+    files = ("rubric", "judge", "path", "profiles")
+    fields = config.model_dump(exclude={"level"})
+    return {name: Path(value) if name in files else value for name, value in fields.items()}

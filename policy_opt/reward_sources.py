@@ -7,11 +7,14 @@ a part that should have said something and did not makes the sum missing: the re
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
+from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Trajectory, canonical_json
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.answers import ask
+from axiomrm.policy_opt.arguments import check_source
 from axiomrm.policy_opt.reward import ForgetfulJudge, StatefulJudge, TurnJudge, TurnScores
 
 NOT_ASKED = "not_asked:"
@@ -44,14 +47,20 @@ class Composite:
             weights: one for each, in reward units; negative for a penalty.
 
         Raises:
-            ConfigError: parts and weights do not name the same things, or a weight is not finite.
+            ConfigError: parts and weights do not name the same things, a part cannot be a reward source, or a
+                weight is no finite number.
         """
+        for name, value in (("parts", parts), ("weights", weights)):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"composite reward: {name}: {found_instead(value, 'a dict by name')}")
         if not parts or set(parts) != set(weights):
             raise ConfigError(
                 f"composite reward: parts {sorted(parts)!r} and weights {sorted(weights)!r} must name the "
                 "same things"
             )
-        bad = {name: weight for name, weight in weights.items() if not math.isfinite(weight)}
+        for name, source in parts.items():
+            check_source(source, f"composite reward: parts[{name!r}]")
+        bad = {n: w for n, w in weights.items() if not isinstance(w, Real) or not math.isfinite(w)}
         if bad:
             raise ConfigError(f"composite reward: weights {bad!r} must be finite numbers")
         self.parts, self.weights = dict(parts), dict(weights)

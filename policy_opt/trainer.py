@@ -78,7 +78,10 @@ class PolicyTrainer:
         tracker: Tracker | None = None,
         accelerator: Any = None,
     ) -> None:
-        self.tasks = check_training(tasks, config, env_factory=env_factory, turn_judge=turn_judge)
+        self.tasks = check_training(
+            tasks, config, model=model, chat=chat, env_factory=env_factory, folder=folder,
+            turn_judge=turn_judge, heldout=heldout, tracker=tracker, on_iteration=on_iteration,
+        )  # fmt: skip
         self.model, self.chat, self.env_factory, self.config = model, chat, env_factory, config
         self.folder, self.turn_judge, self.on_iteration = Path(folder), turn_judge, on_iteration
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.

@@ -13,7 +13,7 @@ from axiomrm.data.settings import HOTTEST, LONG, MANY, Rate, Settings
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
-from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward
+from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward, not_held_out
 from axiomrm.policy_opt.reward_files import profile_files, reward_files
 from axiomrm.policy_opt.trackers import TrackerName
 from axiomrm.rm.training.config import JointSize, LoraSettings
@@ -156,7 +156,8 @@ class PolicyStageConfig(Settings):
     reward: RewardConfig = RubricJudgeReward()
     """Where turn rewards come from; the outcome is always the verifier's unless a source holds it too."""
     heldout: RewardConfig | None = None
-    """Criteria without reward, asked about a sample of the rollouts for the monitors."""
+    """Criteria without reward, asked about a sample of the rollouts for the monitors; no source of ``reward``
+    may be among them."""
     tracker: TrackerName = "none"
     """Besides ``metrics.jsonl``."""
     eval_every: int = Field(default=5, ge=1)
@@ -189,6 +190,11 @@ class PolicyStageConfig(Settings):
                 raise ValueError(f"an arm is named {name!r}, which is {TAKEN[name]} name; choose another")
         if isinstance(self.heldout, VerifierReward):
             raise ValueError("heldout: kind 'verifier' asks no criteria; name criteria, or leave it out")
+        if self.heldout is not None and (rewarded := not_held_out(self.reward, self.heldout)):
+            raise ValueError(
+                f"heldout: {rewarded} is the same source, and the policy is rewarded for it, so nothing is "
+                "held out; name other criteria, or leave heldout out"
+            )
         return self
 
 

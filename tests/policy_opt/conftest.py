@@ -81,7 +81,7 @@ def tiny_llama(*, hidden: int = 32, layers: int = 2, vocab: int = VOCAB, seed: i
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocab, hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=True,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=True,
         initializer_range=0.1, pad_token_id=0, bos_token_id=BOS, eos_token_id=END,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()

@@ -145,6 +145,6 @@ def test_nothing_is_sampled_before_weights_were_published() -> None:
 
 
 def test_episodes_longer_than_the_models_positions_are_refused(toy: Any) -> None:
-    sampler = VllmSampler(frozenset({1}), VllmEngine(), max_tokens=2048)
-    with pytest.raises(ConfigError, match=r"max_episode_tokens=2048: the model has 1024 positions"):
+    sampler = VllmSampler(frozenset({1}), VllmEngine(), max_tokens=4096)
+    with pytest.raises(ConfigError, match=r"max_episode_tokens=4096: the model has 2048 positions"):
         sampler.publish(toy.model(), 0)
