@@ -118,10 +118,19 @@ def test_what_a_step_leaves_behind_by_hand() -> None:
     parts = ProcessReplay(ProcessReplayConfig()).token_loss(torch.tensor([-0.8, -0.6, -2.1]), batch)
     up, down = drawn_steps(batch, parts, torch.tensor([1.0, 2.0, 5.0]))
     # log-ratios 0.2 and 0.4: above 0.4 / sqrt(2) on average, so masked; -A log pi is 0.8 and 0.6
-    assert tuple(up) == (0, 2, 1.5, 1.0, True, 3, 1, pytest.approx(0.3), False, pytest.approx(0.7))
+    assert (up.turn, up.tokens, up.version, up.uses, up.fresh, up.kept) == (0, 2, 3, 1, True, False)
+    assert [up.entropy, up.advantage, up.m1, up.term] == pytest.approx([1.5, 1.0, 0.3, 0.7])
+    assert (down.turn, down.tokens, down.version, down.uses, down.fresh, down.kept) == (
+        1,
+        1,
+        3,
+        0,
+        False,
+        True,
+    )
     # taper: weight exp(-0.1) on 1 * -2.1
-    term = pytest.approx(math.exp(-0.1) * -2.1)
-    assert tuple(down) == (1, 1, 5.0, -1.0, False, 3, 0, pytest.approx(-0.1), True, term)
+    taper = math.exp(-0.1)
+    assert [down.entropy, down.advantage, down.m1, down.term] == pytest.approx([5, -1, -0.1, taper * -2.1])
 
 
 def drawn(**changed: Any) -> Drawn:
