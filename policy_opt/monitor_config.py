@@ -10,7 +10,7 @@ class MonitorConfig(Settings):
 
     warmup: int = Field(default=5, ge=1)
     """Iterations that define "normal"."""
-    divergence_slack: float = Field(default=1.0, ge=0)
+    divergence_slack: float = Field(default=0.5, ge=0)
     """Lead of the judge over the outcome that is tolerated, in standard deviations an iteration."""
     divergence_threshold: float = Field(default=4.0, gt=0)
     """Summed lead beyond the slack from which the alarm fires, in standard deviations."""

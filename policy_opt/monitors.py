@@ -1,7 +1,8 @@
 """Alarms over a run: is the judge being gamed, is the policy collapsing? (POLICY.md section 20)
 
-Fed once an iteration with rollouts and metrics. Deterministic: nothing but its own memory decides. They
-warn; ``PolicyConfig.on_hack`` says what a divergence leads to.
+Fed twice an iteration: with its rollouts, before they are trained on, and with the metrics of the update.
+Deterministic: nothing but its own memory decides. They warn; ``PolicyConfig.on_hack`` says what a divergence
+leads to.
 
 The divergence alarm is a one-sided Page-Hinkley test on the lead of the judge over the outcome, both as
 z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not. Where
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from axiomrm.policy_opt.monitor_config import MonitorConfig
-from axiomrm.policy_opt.observe import Row, observe
+from axiomrm.policy_opt.observe import Row, observe, observe_update
 from axiomrm.policy_opt.reward import Episode
 
 RISEN_Z = 2.0
@@ -62,7 +63,7 @@ class HeldOut(Protocol):
 class PageHinkley:
     """Detects that the mean of a sequence has risen (one-sided Page-Hinkley test)."""
 
-    slack: float = 1.0
+    slack: float = 0.5
     """Rise a step that is tolerated, in units of the sequence."""
     threshold: float = 4.0
     low: float = 0.0
@@ -99,34 +100,42 @@ class Monitors:
         self.divergence = PageHinkley(slack, threshold)
         self.heldout_divergence = PageHinkley(slack, threshold)
 
-    def update(self, episodes: Sequence[Episode], metrics: Mapping[str, float] | None = None) -> list[Alarm]:
-        """Take in the fresh rollouts of one iteration and the metrics of its update."""
-        row = observe(episodes, metrics)
+    def look(self, episodes: Sequence[Episode]) -> list[Alarm]:
+        """Take in the fresh rollouts of an iteration."""
+        row = observe(episodes)
         if self.heldout is not None:
             row["heldout"] = self.heldout(episodes, len(self.history))
-        return self.update_row(row)
+        return self.look_at(row)
 
-    def update_row(self, row: Row) -> list[Alarm]:
-        """As ``update``, from numbers named as in ``observe``; one that is absent or NaN is unknown."""
-        row = {key: value for key, value in row.items() if not np.isnan(value)}
+    def look_at(self, row: Row) -> list[Alarm]:
+        """As ``look``, from numbers named as in ``observe``; one that is absent or NaN is unknown."""
+        row = _known(row)
         self.history.append(row)
         if len(self.history) <= self.config.warmup:
             return []
-        found = [
+        alarms = _raised(
             self._lead("divergence", "outcome", self.divergence, row),
             self._lead("heldout_divergence", "heldout", self.heldout_divergence, row),
             *(self._risen(rule, row) for rule in rises(self.config)),
             self._coverage(row),
             self._fallen("collapse", "group_std", "outcome spread within groups", row),
+        )
+        self.gamed = self.gamed or any(alarm.name in GAMED for alarm in alarms)
+        return alarms
+
+    def updated(self, metrics: Mapping[str, float]) -> list[Alarm]:
+        """Take in the metrics of the update that the last rollouts led to."""
+        self.history[-1] |= _known(observe_update(metrics))
+        if len(self.history) <= self.config.warmup:
+            return []
+        row = self.history[-1]
+        return _raised(
             self._fallen("entropy_collapse", "entropy", "entropy a token", row),
             self._gradient(row),
             self._replay(row),
             self._useless(row),
             self._clamped(row),
-        ]
-        alarms = [alarm for alarm in found if alarm is not None]
-        self.gamed = self.gamed or any(alarm.name in GAMED for alarm in alarms)
-        return alarms
+        )
 
     # --- one alarm each -------------------------------------------------------------------------------------
 
@@ -224,6 +233,14 @@ class Monitors:
         for name, test in (("divergence", self.divergence), ("heldout_divergence", self.heldout_divergence)):
             values = sums.get(name, {"low": 0.0, "total": 0.0})
             test.low, test.total, test.anchor = values["low"], values["total"], values.get("anchor", 0)
+
+
+def _known(row: Row) -> Row:
+    return {key: value for key, value in row.items() if not np.isnan(value)}
+
+
+def _raised(*found: Alarm | None) -> list[Alarm]:
+    return [alarm for alarm in found if alarm is not None]
 
 
 def rises(config: MonitorConfig) -> tuple[Rise, ...]:

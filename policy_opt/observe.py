@@ -30,15 +30,20 @@ FROM_METRICS = {
 """Names in a row to those in ``metrics.jsonl``."""
 
 
-def observe(episodes: Sequence[Episode], metrics: Mapping[str, float] | None = None) -> Row:
-    """Rollouts and, where given, the metrics of the update they led to."""
+def observe_update(metrics: Mapping[str, float]) -> Row:
+    """What of the metrics of an update is looked at."""
+    return {name: metrics.get(key, NAN) for name, key in FROM_METRICS.items()}
+
+
+def observe(episodes: Sequence[Episode]) -> Row:
+    """The fresh rollouts of an iteration."""
     steps = [step for episode in episodes for step in episode.record.steps]
     trajectories = [episode.trajectory for episode in episodes]
     judge = [known_mean([s.r_local for s in e.record.steps]) for e in episodes]
     outcome = [e.record.outcome for e in episodes]
     turns = [float(len(e.record.steps)) for e in episodes]
     asked = [reason for step in steps if not (reason := step.missing or "").startswith("not_asked")]
-    row = {
+    return {
         "judge": known_mean(judge),
         "judge_error": _error(judge),
         "outcome": known_mean(outcome),
@@ -56,7 +61,6 @@ def observe(episodes: Sequence[Episode], metrics: Mapping[str, float] | None = N
         "refusals": _share([refuses(turn) for t in trajectories for turn in t.turns]),
         "dominant": max(variance_shares([s.r_parts for s in steps]).values(), default=NAN),
     }
-    return row | {name: (metrics or {}).get(key, NAN) for name, key in FROM_METRICS.items()}
 
 
 def group_spread(episodes: Sequence[Episode]) -> float:

@@ -154,11 +154,12 @@ class PolicyTrainer:
         scored = time.perf_counter()
         records = [episode.record for episode in episodes]
         self._prepare(episodes)
+        alarms = self.watch.look(self.iteration, episodes)
         metrics: Metrics = {"iteration": float(self.iteration), **rollout_metrics(episodes)}
         metrics |= self.algorithm.ingest(records, self.iteration)
         metrics |= self._update()
         metrics |= self.algorithm.finish(self.iteration)
-        metrics |= self.watch.look(self.iteration, episodes, metrics)
+        metrics |= alarms | self.watch.updated(self.iteration, metrics)
         metrics |= episode_diagnostics(episodes)
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
         metrics |= {"time/update_s": time.perf_counter() - scored, "time/publish_s": started - before}

@@ -1,6 +1,7 @@
 """What a run does about alarms and failures: warn, keep the evidence, go on with outcomes alone, or stop."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,7 +9,7 @@ from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithm import Algorithm, Guardable
 from axiomrm.policy_opt.config import cannot_guard
 from axiomrm.policy_opt.failures import VerdictWindow, check_rollouts, warn_of_nothing
-from axiomrm.policy_opt.monitors import GAMED, Monitors
+from axiomrm.policy_opt.monitors import GAMED, Alarm, Monitors
 from axiomrm.policy_opt.rejected import write_rejected_rollouts
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.spot_checks import write_spot_checks
@@ -41,10 +42,11 @@ class Watch:
         write_rejected_rollouts(self.folder / "rejected.jsonl", iteration, episodes)
         check_rollouts(episodes, iteration, accepted)
 
-    def look(self, iteration: int, episodes: list[Episode], metrics: dict[str, float]) -> dict[str, float]:
-        """Take in an iteration; returns ``monitor/<alarm>`` = 1 for each alarm.
+    def look(self, iteration: int, episodes: list[Episode]) -> dict[str, float]:
+        """Take in rollouts before they are trained on; returns ``monitor/<alarm>`` = 1 for each alarm and
+        ``heldout/score``, if there is one.
 
-        A divergence writes the rollouts to read to ``alarms.jsonl``.
+        A divergence writes the rollouts to read to ``alarms.jsonl``; a guard holds from these rollouts on.
 
         Raises:
             ConfigError: ``guard`` with a reward that holds the judge in the outcome too.
@@ -55,13 +57,17 @@ class Watch:
                 "rewards would leave the judge in; use a source of turn rewards alone, or 'warn' or 'stop'"
             )
         warn_of_nothing(episodes, iteration)
-        alarms = self.monitors.update(episodes, metrics)
-        for alarm in alarms:
-            log.warning("iteration %d: %s: %s", iteration, alarm.name, alarm.message)
+        alarms = self.monitors.look(episodes)
         if any(alarm.name in GAMED for alarm in alarms):
             write_spot_checks(self.folder / "alarms.jsonl", iteration, episodes)
         self._guard_if_gamed()
-        return {f"monitor/{alarm.name}": 1.0 for alarm in alarms}
+        seen = self.monitors.history[-1]
+        score = {"heldout/score": seen["heldout"]} if "heldout" in seen else {}
+        return _told(iteration, alarms) | score
+
+    def updated(self, iteration: int, metrics: dict[str, float]) -> dict[str, float]:
+        """Take in what the update on them showed; returns as ``look``."""
+        return _told(iteration, self.monitors.updated(metrics))
 
     @property
     def must_stop(self) -> bool:
@@ -94,3 +100,9 @@ class Watch:
         self.monitors.load_state_dict(state)
         self.verdicts.reasons = list(state.get("verdicts", ()))  # earlier versions kept none
         self._guard_if_gamed()
+
+
+def _told(iteration: int, alarms: Sequence[Alarm]) -> dict[str, float]:
+    for alarm in alarms:
+        log.warning("iteration %d: %s: %s", iteration, alarm.name, alarm.message)
+    return {f"monitor/{alarm.name}": 1.0 for alarm in alarms}

@@ -6,7 +6,8 @@ import pytest
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.kl import KLController
-from axiomrm.policy_opt.monitors import Monitors
+from axiomrm.policy_opt.monitors import Alarm, Monitors
+from axiomrm.policy_opt.observe import FROM_METRICS
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.reward import Episode, TurnScores
 
@@ -46,7 +47,7 @@ def alarms(later: dict[str, Any], *, seed: int = 0, iterations: int = 15) -> set
     found: set[str] = set()
     for k in range(iterations):
         settings = {"judge": 0.5, "outcome": 0.4} | ({} if k < 6 else later)
-        found |= {alarm.name for alarm in monitors.update(episodes(rng, **settings))}
+        found |= {alarm.name for alarm in monitors.look(episodes(rng, **settings))}
     return found
 
 
@@ -73,10 +74,10 @@ def test_the_memory_survives_a_checkpoint() -> None:
     rng = np.random.default_rng(0)
     one, two = Monitors(), Monitors()
     for _ in range(8):
-        one.update(episodes(rng, judge=0.5, outcome=0.4))
+        one.look(episodes(rng, judge=0.5, outcome=0.4))
     two.load_state_dict(one.state_dict())
     batch = episodes(rng, judge=0.9, outcome=0.4)
-    assert one.update(batch) == two.update(batch)
+    assert one.look(batch) == two.look(batch)
     assert one.state_dict() == two.state_dict()
 
 
@@ -90,11 +91,18 @@ def quiet_row(**changed: float) -> dict[str, float]:
     return row | changed
 
 
+def taken_in(monitors: Monitors, row: dict[str, float]) -> list[Alarm]:
+    """An iteration whose rollouts and update gave these numbers."""
+    seen = {name: value for name, value in row.items() if name not in FROM_METRICS}
+    metrics = {FROM_METRICS[name]: value for name, value in row.items() if name in FROM_METRICS}
+    return [*monitors.look_at(seen), *monitors.updated(metrics)]
+
+
 def alarms_of(*later: dict[str, float], usual: dict[str, float] | None = None) -> set[str]:
     monitors = Monitors()
     for _ in range(6):
-        assert monitors.update_row(quiet_row(**(usual or {}))) == []
-    return {alarm.name for row in later for alarm in monitors.update_row(quiet_row(**row))}
+        assert taken_in(monitors, quiet_row(**(usual or {}))) == []
+    return {alarm.name for row in later for alarm in taken_in(monitors, quiet_row(**row))}
 
 
 @pytest.mark.parametrize(
@@ -147,8 +155,8 @@ def test_an_alarm_that_needs_time_does_not_fire_at_once() -> None:
 
 def test_unknown_numbers_raise_nothing() -> None:
     monitors = Monitors()
-    assert [monitors.update_row({}) for _ in range(30)] == [[]] * 30
-    assert [monitors.update_row(dict.fromkeys(quiet_row(), float("nan"))) for _ in range(3)] == [[]] * 3
+    assert [taken_in(monitors, {}) for _ in range(30)] == [[]] * 30
+    assert [taken_in(monitors, dict.fromkeys(quiet_row(), float("nan"))) for _ in range(3)] == [[]] * 3
 
 
 def test_what_was_high_from_the_start_is_the_policys_way_not_news() -> None:
@@ -207,7 +215,7 @@ def chain(
         told = np.where(rng.random(right.shape) < 0.15, ~right, right)
         reward = (1 - filler_pay) * told + filler_pay * (action == FILLER)
         outcome = right.all(axis=-1).astype(float)
-        found = monitors.update_row({"judge": float(reward.mean()), "outcome": float(outcome.mean())})
+        found = monitors.look_at({"judge": float(reward.mean()), "outcome": float(outcome.mean())})
         if alarm is None and any(a.name == "divergence" for a in found):
             alarm = iteration
         local = (reward - (reward.sum(axis=1, keepdims=True) - reward) / 7) / max(reward.std(), 0.05)
@@ -229,13 +237,13 @@ def test_the_alarm_comes_before_ten_points_are_lost_and_seldom_without_cause() -
         success, alarm = chain(seed, filler_pay=0.7)
         too_late = lost_ten_points(success)
         lost += too_late is not None
-        early += alarm is not None and too_late is not None and alarm <= too_late
+        early += alarm is not None and too_late is not None and alarm < too_late
         success, alarm = chain(
             seed, filler_pay=0.7, alpha=1.0
         )  # outcomes teach too: success rises, then falls
         too_late = lost_ten_points(success)
         fallen += too_late is not None
-        slow += alarm is not None and too_late is not None and alarm <= too_late
+        slow += alarm is not None and too_late is not None and alarm < too_late
         false += chain(seed, filler_pay=0.0)[1] is not None
         false += chain(seed, filler_pay=0.0, alpha=1.0)[1] is not None
     assert lost == 10 and early >= 9 and false <= 1
@@ -247,5 +255,5 @@ def test_a_controller_with_bounds_of_its_own_is_seen_to_stick_at_them() -> None:
     for _ in range(60):
         controller.update(0.0)
         metrics = {"kl/beta": controller.beta, "kl/at_clamp": float(controller.at_clamp)}
-        found = [alarm.name for alarm in monitors.update([], metrics)]
+        found = [alarm.name for alarm in (*monitors.look([]), *monitors.updated(metrics))]
     assert controller.beta == 1e-3 and found == ["kl_clamped"]

@@ -70,7 +70,7 @@ def test_a_gamed_judge_loses_its_say_the_evidence_is_kept_and_a_resumed_run_stil
         whole = trainer(toy, tmp_path / "a", on_hack="guard")
         rows = whole.run()
     fired = next(i for i, row in enumerate(rows) if "monitor/divergence" in row)
-    assert [row["advantage/beta_eff"] > 0 for row in rows] == [i <= fired for i in range(6)] and fired < 5
+    assert [row["advantage/beta_eff"] > 0 for row in rows] == [i < fired for i in range(6)] and fired < 5
     assert "divergence" in caplog.text
     read = read_spot_checks(tmp_path / "a" / "alarms.jsonl")
     assert read[0]["iteration"] == fired and read[0]["trajectory"]["turn_rewards"]
