@@ -8,13 +8,14 @@ and holds a task kind (``return``) that no other split has.
 import hashlib
 import random
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from axiomrm.data.trajectory import Task
 from axiomrm.policy_opt.envs.service_desk import words
 from axiomrm.policy_opt.envs.service_desk.world import ALLOWED_STATUS, World
 
 Split = Literal["train", "dev", "heldout"]
+SPLITS: tuple[str, ...] = get_args(Split)
 KINDS = ("stock_check", "status", "cancel", "refund", "address", "exchange", "channel", "repair")
 HELDOUT_KIND = "return"
 COMPOUND = "compound"
@@ -94,8 +95,9 @@ def sample_task(split: Split, seed: int, kind: str | None = None) -> Task:
     """A task with its features; ``kind`` ``None`` draws one (held-out may draw the unseen kind).
 
     Raises:
-        ValueError: the kind does not exist in this split.
+        ValueError: there is no such split, or the kind does not exist in it.
     """
+    _check_split(split)
     rng = _rng(split, seed, "kind")
     kinds = [*KINDS, COMPOUND] + ([HELDOUT_KIND] if split == "heldout" else [])
     if kind is not None and kind not in kinds:
@@ -109,13 +111,23 @@ def sample_task(split: Split, seed: int, kind: str | None = None) -> Task:
     )
 
 
+def _check_split(split: object) -> None:
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r} is not one of {', '.join(SPLITS)}")
+
+
 def spec_of(task: Task) -> Spec:
     """The full specification behind a task."""
     return build_spec(task.payload["split"], task.payload["seed"], task.payload["kind"])
 
 
 def build_spec(split: Split, seed: int, kind: str) -> Spec:
-    """Deterministic in its arguments."""
+    """Deterministic in its arguments.
+
+    Raises:
+        ValueError: there is no such split.
+    """
+    _check_split(split)
     rng = _rng(split, seed, kind)
     name, home = rng.choice(words.NAMES), rng.choice(words.CITIES)
     ambiguous = kind != "stock_check" and rng.random() < 0.15

@@ -223,3 +223,12 @@ def test_a_demonstrator_that_slips_more_often_leaves_more_slips_and_fewer_demons
     assert len(often) < len(rare)
     slips = [sum(t.metadata["oracle"].count(-1) for t in demos) / len(demos) for demos in (rare, often)]
     assert slips[1] > 2 * slips[0]
+
+
+@pytest.mark.parametrize("split", ["held_out", "test", "", None])
+def test_a_split_that_is_none_is_refused(split: Any) -> None:
+    with pytest.raises(ValueError, match=r"^split .* is not one of train, dev, heldout$"):
+        sample_task(split, 0)
+    task = sample_task("heldout", 0)
+    with pytest.raises(ValueError, match=r"^split .* is not one of train, dev, heldout$"):
+        spec_of(task.model_copy(update={"payload": {**task.payload, "split": split}}))
