@@ -146,7 +146,7 @@ def read_profiles(path: str | Path) -> tuple[dict[str, Profile], list[Rejected]]
         ``policy_training`` is not ``true`` has no consent and is among them.
 
     Raises:
-        DataError: there is no such file.
+        DataError: there is no such file, or no line can be used; names the first.
     """
     profiles: dict[str, Profile] = {}
     rejected: list[Rejected] = []
@@ -162,6 +162,9 @@ def read_profiles(path: str | Path) -> tuple[dict[str, Profile], list[Rejected]]
             rejected.append(Rejected(str(path), item.line, str(error)))
             continue
         profiles[token] = profile
+    if not profiles:
+        first = f"; first rejected: {rejected[0]}" if rejected else ""
+        raise DataError(f"{path}: no usable profile among {len(rejected)} lines{first}")
     return profiles, rejected
 
 

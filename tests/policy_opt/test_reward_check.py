@@ -60,7 +60,8 @@ def test_profiles_none_of_which_can_be_used_are_refused_at_once(tmp_path: Path) 
     path = tmp_path / "profiles.jsonl"
     path.write_text('{"subject": "Maria"}\n')
     with pytest.raises(
-        ConfigError, match=r"^policy\.reward: .*profiles\.jsonl: no usable profile among 1 lines"
+        ConfigError,
+        match=r"^policy\.reward: .*: no usable profile among 1 lines; first rejected: .*\.jsonl:1: subject:",
     ):
         start(tmp_path, f"policy.reward={{kind: personal, profiles: {path}}}")
 
