@@ -12,7 +12,7 @@ from axiomrm.rubrics.probes import PROBES
 
 
 def feature_values(declared: Mapping[str, Feature], given: Mapping[str, Any], task: str) -> dict[str, Value]:
-    """Value of each declared feature.
+    """Value of each declared feature; ``None``, which data libraries fill in for absent keys, is missing.
 
     Raises:
         DataError: missing without default, or a value that does not fit; names task and feature.
@@ -20,11 +20,11 @@ def feature_values(declared: Mapping[str, Feature], given: Mapping[str, Any], ta
     where = f"task {task!r}" if task else "task"
     out: dict[str, Value] = {}
     for name, spec in declared.items():
-        value = given.get(name, spec.default)
+        value = given.get(name)
+        value = spec.default if value is None else value
         if value is None:
-            raise DataError(
-                f"{where}: feature {name!r} is missing and has no default; accepted: {accepted(spec)}"
-            )
+            lacks = ": found None, and it" if name in given else " is missing and"
+            raise DataError(f"{where}: feature {name!r}{lacks} has no default; accepted: {accepted(spec)}")
         if not fits(value, spec):
             raise DataError(f"{where}: feature {name!r} is {value!r}; accepted: {accepted(spec)}")
         out[name] = value

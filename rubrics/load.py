@@ -45,15 +45,23 @@ def find(name_or_path: str | FilePath, search: Sequence[FilePath] = ()) -> FileP
     if path.suffix in imports.SUFFIXES or "/" in text:
         if path.is_file():
             return path
-        raise RubricError(f"{text}: no such file")
+        raise RubricError(f"{text}: {_what(path)}")
     for folder in (*search, imports.LIBRARY):
         for suffix in imports.SUFFIXES:
             if (folder / f"{text}{suffix}").is_file():
                 return folder / f"{text}{suffix}"
     if path.is_file():
         return path
+    if path.is_dir():
+        raise RubricError(f"{text}: {_what(path)}")
     names = ", ".join(imports.library_names())
     raise RubricError(f"no rubric {text!r}: give a path to a YAML file or one of {names}")
+
+
+def _what(path: FilePath) -> str:
+    if path.is_dir():
+        return f"a folder; name the rubrics in it ({path / '*.yaml'})"
+    return "no ordinary file" if path.exists() else "no such file"
 
 
 def assemble(document: Document, path: FilePath | None, search: tuple[FilePath, ...]) -> Loaded:
