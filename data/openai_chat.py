@@ -32,6 +32,22 @@ MEDIA_PARTS = frozenset(
     for form in ("{}", "{}_url", "input_{}")
 )
 SILENT_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+ELSEWHERE: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"conversations"}), "convert ShareGPT's from/value to role/content"),
+    (
+        frozenset({"input", "output", "score"}),
+        "of verl's, write input and output as messages of roles user and assistant, score as outcome",
+    ),
+    (
+        frozenset({"prompt", "chosen", "rejected"}),
+        "a preference pair holds no rollout; axiomrm score reads it as 'context', 'a', 'b'",
+    ),
+    (
+        frozenset({"prompt", "completion"}),
+        "of TRL's, write prompt and completion as messages of roles user and assistant, reward as outcome",
+    ),
+)
+"""Keys of logs that hold no ``messages``, and how to write them."""
 _MESSAGE_KEYS = Message.model_fields.keys() - {"extra"} | {"function_call"}
 _RECORD_KEYS = Trajectory.model_fields.keys() | {"functions"}
 
@@ -43,8 +59,9 @@ def to_trajectory(record: Mapping[str, Any]) -> Trajectory:
         DataError: the reason, with the place in the record (``messages[3].role``), for a ``Rejected``.
     """
     if "messages" not in record:
-        hint = "; convert ShareGPT's from/value to role/content" if "conversations" in record else ""
-        raise DataError(f"expected an object with 'messages', found keys {sorted(record)[:12]}{hint}")
+        raise DataError(
+            f"expected an object with 'messages', found keys {sorted(record)[:12]}{_hint(record)}"
+        )
     messages = to_messages(record["messages"])
     rewards = _turn_rewards(record.get("turn_rewards"), sum(m.role == "assistant" for m in messages))
     return Trajectory(
@@ -58,6 +75,10 @@ def to_trajectory(record: Mapping[str, Any]) -> Trajectory:
         tools=_tools(record),
         metadata=_metadata(record),
     )
+
+
+def _hint(record: Mapping[str, Any]) -> str:
+    return next((f"; {hint}" for keys, hint in ELSEWHERE if keys <= record.keys()), "")
 
 
 def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
@@ -159,6 +180,8 @@ def _identifier(record: Mapping[str, Any], key: str) -> str:
 def _task(value: Any) -> Task:
     if value is None or isinstance(value, str):
         return Task()
+    if isinstance(value, dict):  # null: an absent key, filled in by a data library
+        value = {key: child for key, child in value.items() if child is not None}
     try:
         return Task.model_validate(value)
     except ValidationError as error:

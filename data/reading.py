@@ -15,7 +15,11 @@ from axiomrm.errors import DataError
 T = TypeVar("T")
 
 
-def stream_trajectories(path: str | Path, rejected: list[Rejected]) -> Iterator[Trajectory]:
+def stream_trajectories(
+    path: str | Path,
+    rejected: list[Rejected],
+    load: Callable[[Mapping[str, Any]], Trajectory] = to_trajectory,
+) -> Iterator[Trajectory]:
     """The trajectories of a file, one at a time; what cannot be loaded is appended to ``rejected``.
 
     A record without an ``id`` is named ``<file name>:<line>``.
@@ -24,7 +28,7 @@ def stream_trajectories(path: str | Path, rejected: list[Rejected]) -> Iterator[
         DataError: there is no such file.
     """
     name = Path(path).name
-    for line, trajectory in stream_records(path, to_trajectory, rejected):
+    for line, trajectory in stream_records(path, load, rejected):
         yield trajectory if trajectory.id else trajectory.model_copy(update={"id": f"{name}:{line}"})
 
 

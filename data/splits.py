@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 def group_of(item: object) -> str:
-    """The split key: ``group`` of a pair, ``group_id`` or ``task_id`` of a trajectory; or else the ``id``.
+    """The split key: ``group`` of a pair, ``group_id``, ``task_id`` or ``task.id`` of a
+    trajectory; or else the ``id``.
 
     Raises:
         DataError: none of them is set, or ``item`` is something else (pass ``split_by_group`` a ``key``).
@@ -25,7 +26,7 @@ def group_of(item: object) -> str:
         case PreferencePair():
             group = item.group or item.id
         case Trajectory():
-            group = item.group_id or item.task_id or item.id
+            group = item.group
         case _:
             raise DataError(f"a split of {type(item).__name__} objects needs a key function")
     if not group:

@@ -99,6 +99,11 @@ class Trajectory(_Value):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def group(self) -> str:
+        """What rollouts of one task share: ``group_id``, ``task_id`` or ``task.id``, or else the ``id``."""
+        return self.group_id or self.task_id or self.task.id or self.id
+
+    @property
     def turns(self) -> tuple[Turn, ...]:
         """The turns, in order."""
         starts = [i for i, m in enumerate(self.messages) if m.role == "assistant"]

@@ -18,10 +18,16 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     """A UTF-8 text file that takes the place of ``path`` when the block ends without an error.
 
     The temporary file lies in the same folder, because a rename across file systems is not atomic.
+
+    Raises:
+        OSError: it cannot be written there; names ``path``.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # not the temporary file
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as handle:
             yield handle
@@ -72,26 +78,55 @@ def write_rejected(path: str | Path, rejected: Iterable[Rejected]) -> int:
     return write_jsonl(path, (item._asdict() for item in rejected))
 
 
-def check_output(out: Path, read: Path, beside: Iterable[Path]) -> None:
+def check_output(out: Path, read: Iterable[Path], beside: Iterable[Path], option: str = "--out ") -> None:
     """Nothing that is read may be written over, and the output must be a file in a folder that exists.
 
     Args:
-        out: what a user named with ``--out``.
-        read: the input.
+        out: what a user named.
+        read: the inputs.
         beside: further files that will be written.
+        option: with which ``out`` was named, and a space; empty: with none.
 
     Raises:
         ConfigError: one of these does not hold.
     """
-    if out.is_dir():
-        raise ConfigError(f"--out {out}: a folder; name a file in it")
+    check_target(out, read, option)
     if not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
+        raise ConfigError(f"{option}{out}: there is no folder {out.parent}; make it first")
     further = {path.resolve() for path in beside}
-    if read.resolve() in {out.resolve(), *further}:
-        raise ConfigError(f"--out {out}: would overwrite the input {read}; name another file")
+    for path in read:
+        if path.resolve() in further:
+            raise ConfigError(f"{option}{out}: would overwrite the input {path}; name another file")
     if out.resolve() in further:
-        raise ConfigError(f"--out {out}: another file of this command will stand there; name another")
+        raise ConfigError(f"{option}{out}: another file of this command will stand there; name another")
+
+
+def check_target(out: Path, read: Iterable[Path], option: str = "") -> None:
+    """As ``check_output``, of an output whose folder is made where there is none.
+
+    Raises:
+        ConfigError: a folder, a pipe or a device, what is read, or in a folder that is a file.
+    """
+    if out.is_dir():
+        raise ConfigError(f"{option}{out}: a folder; name a file in it")
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{option}{out}: no ordinary file (a pipe or a device); name a file")
+    above = next((path for path in out.parents if path.exists()), Path())
+    if not above.is_dir():
+        raise ConfigError(f"{option}{out}: {above} is a file, not a folder")
+    for path in read:
+        if path.resolve() == out.resolve():
+            raise ConfigError(f"{option}{out}: would overwrite the input {path}; name another file")
+
+
+def check_free(out: Path, replace: bool, option: str = "") -> None:
+    """A file that a user did not offer stays.
+
+    Raises:
+        ConfigError: there is one, and not ``replace``.
+    """
+    if not replace and out.is_file():
+        raise ConfigError(f"{option}{out}: is already there; name another file, or --replace it")
 
 
 def check_rejected(path: Path, wanted_by: str) -> None:

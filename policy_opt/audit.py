@@ -7,19 +7,19 @@ What becomes of the facts stands in `audit_verdict`.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axiomrm.data.trajectory import Trajectory
+from axiomrm.data.trajectory import Outcome, Trajectory
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.advantages import group_discrimination, spearman
 from axiomrm.policy_opt.association import correlation, known_mean, partial_correlation
+from axiomrm.policy_opt.audit_metadata import recorded
 from axiomrm.policy_opt.audit_tools import lying_tools
 from axiomrm.policy_opt.audit_verdict import Audit, Interval, ItemAudit, Look, graded
-from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.observe import variance_shares
 from axiomrm.policy_opt.reward import TurnScores
 from axiomrm.policy_opt.spot_checks import mean_reward, outcome_of, pick
@@ -31,6 +31,8 @@ from axiomrm.policy_opt.text_habits import (
 )
 
 DRAWS = 1000
+SLACK = 1e-9
+"""How far an outcome may lie below the threshold, for sums that round."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +55,28 @@ def audit(
     *,
     spot_checks: int = 3,
     seed: int = 0,
+    solved: float = 1.0,
 ) -> Audit:
     """Audit the reward of recorded rollouts.
 
     Args:
-        trajectories: with outcomes; best several of one task (``group_id``, else ``task_id``).
+        trajectories: with outcomes; best several of one task (``Trajectory.group``).
         answers: a source's rewards; ``None``: those in ``turn_rewards``, with reasons and parts from the
             metadata ``turn_missing`` and ``turn_parts`` where a training run wrote them.
         spot_checks: rollouts to read for each reason.
         seed: of the bootstrap.
+        solved: least outcome of a success, for what is counted; ``disc`` ranks outcomes as they are.
 
     Raises:
-        DataError: there is no rollout, or none has a reward.
+        DataError: there is no rollout, none has a reward, or ``recorded`` refuses the metadata of one.
     """
     rows = [_scored(t, None if answers is None else answers[i]) for i, t in enumerate(trajectories)]
     if all(math.isnan(row.score) for row in rows):
         raise DataError(f"none of {len(rows)} rollouts has a reward: {_why_none(rows, answers is None)}")
-    return graded(_facts(rows, spot_checks, seed))
+    return graded(_facts(rows, spot_checks, seed, solved))
 
 
-def _facts(rows: Sequence[Scored], spot_checks: int, seed: int) -> Audit:
+def _facts(rows: Sequence[Scored], spot_checks: int, seed: int, solved: float) -> Audit:
     """All that is measured, not graded yet."""
     pooled = max(Counter(row.group for row in rows).values()) < 2
     return Audit(
@@ -83,15 +87,17 @@ def _facts(rows: Sequence[Scored], spot_checks: int, seed: int) -> Audit:
         turns=sum(len(row.reasons) for row in rows),
         groups=len({row.group for row in rows}),
         pooled=pooled,
-        success=_success(rows),
+        success=_success(rows, solved),
+        solved_at=solved,
+        notes=tuple(_notes([row.outcome for row in rows if not math.isnan(row.outcome)], solved)),
         disc=discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed),
         items=_items(rows, pooled, seed),
         correlations=_correlations(rows),
         **_missing(rows),
         habits=_habits([row.trajectory for row in rows]),
-        failures_among_best=_failures_among_best(rows),
+        failures_among_best=_failures_among_best(rows, solved),
         lying_tools=tuple(lying_tools([row.trajectory for row in rows])),
-        spot_checks=_looks(rows, spot_checks),
+        spot_checks=_looks(rows, spot_checks, solved),
     )
 
 
@@ -102,15 +108,42 @@ def _why_none(rows: Sequence[Scored], from_file: bool) -> str:
     return "the rubric gave none: " + "; ".join(f"{reason} ({n} turns)" for reason, n in told.most_common(3))
 
 
-def _success(rows: Sequence[Scored]) -> float | None:
-    return _none(known_mean([float(r.outcome >= SOLVED) for r in rows if not math.isnan(r.outcome)]))
+def _is_solved(outcome: float, solved: float) -> bool:
+    return outcome >= solved - SLACK
 
 
-def _looks(rows: Sequence[Scored], kept: int) -> tuple[Look, ...]:
+def _success(rows: Sequence[Scored], solved: float) -> float | None:
+    known = [row.outcome for row in rows if not math.isnan(row.outcome)]
+    return _none(known_mean([float(_is_solved(outcome, solved)) for outcome in known]))
+
+
+def _notes(outcomes: Sequence[float], solved: float) -> Iterator[str]:
+    """What about the outcomes does not go with the threshold."""
+    if not outcomes:
+        return
+    low, high = min(outcomes), max(outcomes)
+    if not _is_solved(high, solved):
+        yield f"no outcome reaches {solved:g} (the highest is {high:g}), so none counts as solved: --solved"
+    elif solved <= 1 < high - SLACK:
+        yield (
+            f"outcomes lie between {low:g} and {high:g}, and one of {solved:g} or more counts as solved; "
+            "on another scale than 0 to 1 say with --solved where success begins"
+        )
+
+
+def _looks(rows: Sequence[Scored], kept: int, solved: float) -> tuple[Look, ...]:
+    marked = [_as_success(row, solved) for row in rows]
+    outcomes = {id(trajectory): row.outcome for trajectory, row in zip(marked, rows, strict=True)}
     return tuple(
-        Look(id=c.trajectory.id, why=c.why, reward=c.value, outcome=_none(outcome_of(c.trajectory)))
-        for c in pick([row.trajectory for row in rows], kept=kept)
+        Look(id=c.trajectory.id, why=c.why, reward=c.value, outcome=_none(outcomes[id(c.trajectory)]))
+        for c in pick(marked, kept=kept)
     )
+
+
+def _as_success(row: Scored, solved: float) -> Trajectory:
+    """With outcome 1 or 0, as ``pick`` tells success from failure."""
+    score = None if math.isnan(row.outcome) else float(_is_solved(row.outcome, solved))
+    return row.trajectory.model_copy(update={"outcome": Outcome(score=score)})
 
 
 def discrimination(rows: Sequence[Scored], scores: Sequence[float], *, pooled: bool, seed: int) -> Interval:
@@ -150,6 +183,10 @@ def _interval(value: float, draws: NDArray[np.float64], n: int) -> Interval:
 
 
 def _scored(trajectory: Trajectory, answer: TurnScores | None) -> Scored:
+    try:
+        trajectory = recorded(trajectory)
+    except DataError as error:
+        raise DataError(f"rollout {trajectory.id!r}: {error}") from error
     n, metadata = len(trajectory.turns), trajectory.metadata
     if answer is not None:
         trajectory = trajectory.model_copy(update={"turn_rewards": tuple(answer.turns)})
@@ -159,7 +196,7 @@ def _scored(trajectory: Trajectory, answer: TurnScores | None) -> Scored:
     mean = mean_reward(trajectory)
     return Scored(
         trajectory,
-        trajectory.group_id or trajectory.task_id or trajectory.id,
+        trajectory.group,
         whole if math.isnan(mean) else mean,
         outcome_of(trajectory),
         tuple(reasons) if len(reasons) == n else (None,) * n,
@@ -242,10 +279,10 @@ def _habits(trajectories: Sequence[Trajectory]) -> dict[str, float | None]:
     return {"canned": canned_share(trajectories)} | means
 
 
-def _failures_among_best(rows: Sequence[Scored]) -> float | None:
+def _failures_among_best(rows: Sequence[Scored], solved: float) -> float | None:
     known = sorted((r for r in rows if not math.isnan(r.score + r.outcome)), key=lambda r: -r.score)
     best = known[: max(1, len(known) // 10)]
-    return sum(r.outcome < SOLVED for r in best) / len(best) if best else None
+    return sum(not _is_solved(r.outcome, solved) for r in best) / len(best) if best else None
 
 
 def _none(value: float) -> float | None:

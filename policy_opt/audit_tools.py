@@ -50,7 +50,7 @@ def lying_tools(trajectories: Sequence[Trajectory]) -> list[LyingTool]:
             # A run of equal calls shares one key; another call, which may write, begins a new one.
             repeat += answer.call != last
             last = answer.call
-            task = trajectory.group_id or trajectory.task_id or trajectory.id
+            task = trajectory.group
             scope = ("state", task, state) if state else ("run", trajectory.id, str(repeat))
             first = known.setdefault((*scope, answer.call), answer)
             if first.text != answer.text:

@@ -72,6 +72,10 @@ class Audit(_Value):
     pooled: bool
     """No task has two rollouts: compared over all tasks, so that their difficulty mixes in."""
     success: float | None
+    """Share of known outcomes that are at least ``solved_at``."""
+    solved_at: float
+    notes: tuple[str, ...]
+    """What about the outcomes looks as if ``solved_at`` were not meant for them."""
     disc: Interval
     items: dict[str, ItemAudit]
     correlations: dict[str, float | None]

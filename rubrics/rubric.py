@@ -118,6 +118,11 @@ class Rubric:
         seen.pop(self.id, None)
         return (*seen.values(), self)
 
+    @property
+    def files(self) -> tuple[FilePath, ...]:
+        """The files that it was read from, imported ones first."""
+        return tuple(FilePath(part.where) for part in self.parts if part.where)
+
     @cached_property
     def guidelines(self) -> str:
         """Text before all criteria: those of the imports, then the own."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Plan:
     report: LossReport
     models: tuple[RubricFile, ...] = ()
     """The rubrics in our schema, imported ones as they would be written."""
+    read: tuple[Path, ...] = ()
+    """Files that it was made from, with what they import."""
 
     def write(self) -> None:
         """Write every file, each whole or not at all."""
@@ -81,9 +83,10 @@ def plan(
     if source_format == target_format:
         raise ConfigError(f"--from and --to are both {source_format!r}; nothing to convert")
     if target_format == ATR:
-        return _to_atr(source, target, source_format, activate)
+        return replace(_to_atr(source, target, source_format, activate), read=(source,))
     found = _rubrics(source, source_format, search)
-    return _to_foreign(found, target, target_format, criterion)
+    read = tuple(path for rubric, _ in found.rubrics for path in rubric.files)
+    return replace(_to_foreign(found, target, target_format, criterion), read=(source, source / TASKS, *read))
 
 
 @dataclass(frozen=True)

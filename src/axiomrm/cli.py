@@ -1,10 +1,11 @@
 """The ``axiomrm`` command: finds the module of a verb, and turns errors into one line and an exit code.
 
-Exit codes: 0 done; 1 findings (lint, doctor, audit); 2 the user's input, configuration or installation; a bug
-keeps its traceback. Verbs live in their own modules and are imported when they are called, so
+Exit codes: 0 done; 1 findings (lint, doctor, audit); 2 the user's input, configuration, installation or disk;
+a bug keeps its traceback. Verbs live in their own modules and are imported when they are called, so
 ``axiomrm --help`` imports no model code.
 """
 
+import errno
 import importlib
 import importlib.util
 import sys
@@ -31,6 +32,20 @@ EXTRAS = {
     "matplotlib": "notebooks",
 }
 """Module that may be missing to the extra that brings it."""
+OF_THE_DISK = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EISDIR,
+    }
+)
+"""What a place may refuse, whoever asks; any other ``OSError`` may be a bug."""
 
 
 class Verb(NamedTuple):
@@ -151,6 +166,10 @@ def main(argv: list[str] | None = None) -> int:
         if debug or remedy is None:
             raise
         return _refuse(remedy)
+    except OSError as error:
+        if debug or error.errno not in OF_THE_DISK or error.filename is None:
+            raise
+        return _refuse(f"{error.filename}: {error.strerror}")
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
+from axiomrm.data.writing import check_free, check_target
 from axiomrm.errors import ConfigError
 from axiomrm.rm.calibration import CALIBRATION_FILE, Entry, write_calibration
 from axiomrm.rm.calibration_fit import MIN_LABELS, Method, fit_calibration
@@ -36,6 +37,7 @@ def fit(
     ] = "auto",
     level: Annotated[float, typer.Option(help="of the conformal intervals")] = 0.9,
     source: Annotated[str, typer.Option(help="where the labels are from, in words")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="write over an earlier calibrator")] = False,
 ) -> None:
     """Fit a calibrator for each scale and mode, and store it with the checkpoint; 1 if none could be."""
     if method not in get_args(Method):
@@ -44,6 +46,9 @@ def fit(
         raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--level")
     if not model.is_dir():
         raise ConfigError(f"--model {model}: there is no such folder to put {CALIBRATION_FILE} into")
+    target = model / CALIBRATION_FILE
+    check_target(target, (scored, labels), "--model: ")
+    check_free(target, replace, "--model: ")
     found = join(read_labels(labels), read_verdicts(scored), label_sets(Rubric.load(rubric)))
     for line in described(found.left_out):
         typer.echo(line)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from axiomrm.data.writing import atomic_file
+from axiomrm.data.writing import atomic_file, check_free, check_output, check_target
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rubrics.convert.files import Plan, plan
 from axiomrm.rubrics.findings import errors_of
@@ -15,6 +15,9 @@ from axiomrm.rubrics.improve import Improvement, accepted, read_proposal, read_r
 from axiomrm.rubrics.improve import improve as propose
 from axiomrm.rubrics.load import find
 from axiomrm.rubrics.rubric import Rubric
+
+PROPOSAL = ("proposal.yaml", "proposal.diff", "evidence.md")
+"""Files that ``improve`` writes."""
 
 
 def convert(
@@ -26,6 +29,7 @@ def convert(
     activate: Annotated[bool, typer.Option("--activate", help="imported items score at once")] = False,
     criterion: Annotated[str | None, typer.Option(help="export this theorem only")] = None,
     report: Annotated[Path | None, typer.Option(help="write the losses here as JSON")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="write over files that are there")] = False,
     rubric_path: Annotated[
         list[Path] | None, typer.Option("--rubric-path", help="folder for imports")
     ] = None,
@@ -43,7 +47,7 @@ def convert(
         criterion=criterion,
         search=rubric_path or (),
     )
-    _refuse_folders(made, report)
+    _check(made, report, replace)
     _say_losses(made, report, strict)
     failed = _lint(made)
     made.write()
@@ -65,10 +69,14 @@ def _say_losses(made: Plan, report: Path | None, strict: bool) -> None:
         raise typer.Exit(2)
 
 
-def _refuse_folders(made: Plan, report: Path | None) -> None:
-    for option, path in [*(("", path) for path, _ in made.files), ("--report ", report)]:
-        if path is not None and path.is_dir():
-            raise ConfigError(f"{option}{path}: a folder; name a file in it")
+def _check(made: Plan, report: Path | None, replace: bool) -> None:
+    for path, _ in made.files:
+        check_target(path, made.read)
+        check_free(path, replace)
+    if report is not None:
+        check_target(report, made.read, "--report ")
+        check_output(report, made.read, [path for path, _ in made.files], "--report ")
+        check_free(report, replace, "--report ")
 
 
 def _lint(made: Plan) -> bool:
@@ -100,6 +108,7 @@ def improve(
     out: Annotated[Path, typer.Option(help="folder for the proposal")] = Path(),
     accept: Annotated[Path | None, typer.Option(help="a proposal to take changes from")] = None,
     only: Annotated[str | None, typer.Option(help="changes or criteria to take, comma-separated")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="write over an earlier proposal")] = False,
     rubric_path: Annotated[
         list[Path] | None, typer.Option("--rubric-path", help="folder for imports")
     ] = None,
@@ -119,16 +128,16 @@ def improve(
         raise ConfigError("give --scores (rows of axiomrm score) to look for faults, or --accept a proposal")
     if only is not None:
         raise ConfigError("--only goes with --accept")
+    given = [*loaded.files, *scores, *(transcripts or ()), *([] if labels is None else [labels])]
+    for name in PROPOSAL:
+        check_target(out / name, given)
+        check_free(out / name, replace)
     _write(propose(loaded, read_rows(scores, labels, transcripts or ())), out)
 
 
 def _write(found: Improvement, out: Path) -> None:
     """Put a proposal into a folder and say what it changes."""
-    texts = {
-        "proposal.yaml": found.proposal.to_yaml(),
-        "proposal.diff": found.diff,
-        "evidence.md": found.evidence,
-    }
+    texts = dict(zip(PROPOSAL, (found.proposal.to_yaml(), found.diff, found.evidence), strict=True))
     for name, text in texts.items():
         with atomic_file(out / name) as handle:
             handle.write(text)

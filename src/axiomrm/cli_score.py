@@ -67,6 +67,8 @@ def score(
         )
     for line in report(summary, target, judge):
         typer.echo(line)
+    if summary.rejected and not summary.scored:
+        raise DataError(_why_none(logs, summary))
     if summary.failure_share > FAILURE_LIMIT:
         typer.echo(f"more than {FAILURE_LIMIT:.0%} of the verdicts failed", err=True)
         raise typer.Exit(1)
@@ -82,6 +84,15 @@ def report(summary: Summary, target: Path, judge: RewardModel) -> Iterator[str]:
         listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
         yield f"  rejected: {len(summary.rejected)} ({listed}) in {rejected_path(target)}"
     yield f"written: {target}"
+
+
+def _why_none(logs: Path, summary: Summary) -> str:
+    first = min(summary.rejected, key=lambda row: int(row["line"]))
+    many = len(summary.rejected)
+    return (
+        f"{logs}: no conversation could be scored ({many} rejected; first: "
+        f"{first['file']}:{first['line']}: {first['reason']})"
+    )
 
 
 def _say_what_needs_a_model(rubric: Rubric) -> None:

@@ -105,7 +105,7 @@ def score_file(
         ConfigError: ``target`` or its partial file belongs to other input, rubric, judge or settings.
     """
     job = _Job(Path(logs), rubric, judge, Path(target), limit)
-    _check_paths(job.logs, job.target)
+    _check_paths(job.logs, job.rubric, job.target)
     found = _looked_at(job.logs)
     if not replace:
         _check_existing(job, job.run(found.sha256))
@@ -151,13 +151,11 @@ def _looked_at(logs: Path) -> _Input:
     return _Input(digest.hexdigest(), None if logs.suffix == ".json" else lines)
 
 
-def _check_paths(logs: Path, target: Path) -> None:
+def _check_paths(logs: Path, rubric: Rubric, target: Path) -> None:
     if not logs.is_file():
         raise DataError(f"{logs}: {_what_it_is(logs)}; a file is expected")
-    if target.is_dir():
-        raise ConfigError(f"--out {target}: a folder; name a file in it")
     beside = rejected_path(target)
-    check_output(target, logs, (beside, target.with_name(target.name + ".partial")))
+    check_output(target, [logs, *rubric.files], (beside, target.with_name(target.name + ".partial")))
     check_rejected(beside, f"--out {target}")
 
 
