@@ -23,11 +23,13 @@ import numpy as np
 from axiomrm.data.environment import Action, Observation, TurnEnv
 from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
 from axiomrm.policy_opt import env_calls
-from axiomrm.policy_opt.arguments import check_tasks
+from axiomrm.policy_opt.beginnings import TooLong, check_beginnings
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.env_calls import EnvFactory, EnvFault
 from axiomrm.policy_opt.infos import outcome_metrics, plain_info
 from axiomrm.policy_opt.records import NAN, Ending, StepRecord, TrajectoryRecord
+from axiomrm.policy_opt.requests import RolloutRequest as RolloutRequest
+from axiomrm.policy_opt.requests import group_requests as group_requests
 from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.rollout_limits import RolloutLimits
 from axiomrm.policy_opt.sampler import Generation, Sampler
@@ -36,16 +38,6 @@ from axiomrm.policy_opt.state_keys import anchor
 from axiomrm.policy_opt.writable import Pieces, mended
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class RolloutRequest:
-    """One episode to run."""
-
-    task: Task
-    group_id: str
-    rollout: int
-    """Index in its group."""
 
 
 @dataclass
@@ -66,20 +58,6 @@ class _Live:
     done: bool = False
 
 
-def group_requests(tasks: Sequence[Task], group_size: int, prefix: str) -> list[RolloutRequest]:
-    """``group_size`` rollouts of each task instance; the same task drawn twice makes two groups.
-
-    Raises:
-        ConfigError: something else than a task is among them.
-    """
-    check_tasks(tasks)
-    return [
-        RolloutRequest(task, f"{prefix}/{index}/{task.id}", rollout)
-        for index, task in enumerate(tasks)
-        for rollout in range(group_size)
-    ]
-
-
 def collect(
     sampler: Sampler,
     chat: ChatFormat,
@@ -91,14 +69,23 @@ def collect(
     policy_version: int = 0,
 ) -> list[Episode]:
     """Run every request to its end; results in the order asked. An episode whose environment raised or
-    answered wrongly is kept with ending ``env_error`` (not admitted to training)."""
+    answered wrongly is kept with ending ``env_error`` (not admitted to training).
+
+    Raises:
+        ConfigError: no episode can begin, because its first prompt leaves no room for a turn; where some can,
+            the tasks of the others are named in the log.
+    """
     episodes: list[Episode] = []
+    too_long: list[TooLong] = []
     for first in range(0, len(requests), limits.max_live):
         wave = [_open(r, seed, policy_version, sampler) for r in requests[first : first + limits.max_live]]
         for live in wave:
             _reset(live, env_factory, chat, seed)
         _run(wave, sampler, chat, limits, seed)
         episodes += [_close(live) for live in wave]
+        stuck = [live for live in wave if not live.record.steps and live.record.ending == "token_limit"]
+        too_long += [TooLong(live.record.task_id, len(live.ids)) for live in stuck]
+    check_beginnings(too_long, len(requests), limits.max_episode_tokens)
     return episodes
 
 

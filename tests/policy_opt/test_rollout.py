@@ -6,6 +6,7 @@ import pytest
 
 from axiomrm.data.environment import Action, Observation
 from axiomrm.data.trajectory import Message
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.packing import extends
 from axiomrm.policy_opt.records import check_tokens
 from axiomrm.policy_opt.rollout import collect, group_requests
@@ -110,6 +111,33 @@ def test_turn_and_episode_limits_have_their_own_endings(toy: Any) -> None:
 class Breaks(NoVerifier):
     def step(self, action: Action) -> Any:
         raise RuntimeError("the database is gone")
+
+
+def test_a_task_whose_first_prompt_is_too_long_is_named_and_the_others_go_on(
+    toy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class LongPrompts(toy.env):  # type: ignore[name-defined,misc]  # a class in a fixture
+        def reset(self, *, seed: Any = None, task: Any = None) -> Any:
+            observation, info = super().reset(seed=seed, task=task)
+            told = "0 " * (9 if task.id == "copy1" else 1)
+            return Observation((Message(role="user", content=told), *observation.messages)), info
+
+    short = RolloutLimits(max_turn_tokens=2, max_episode_tokens=14)
+    episodes = roll(toy, n=2, env=LongPrompts, limits=short)
+    assert [e.record.task_id for e in episodes if not e.record.steps] == ["copy1", "copy1"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "task 'copy1': its first prompt has 14 tokens, and rollout.max_episode_tokens=14 leaves no room for a turn, "
+        "so its rollouts cannot begin; raise the limit, as far as the model's positions go, or shorten the prompt"
+    ]  # fmt: skip
+
+
+def test_rollouts_of_which_none_can_begin_are_an_error(toy: Any) -> None:
+    says = r"none of 12 rollouts can begin: task 'copy.': its first prompt has 4 tokens.*max_episode_tokens=4 leaves"
+    with pytest.raises(ConfigError, match=says):
+        roll(toy, limits=RolloutLimits(max_turn_tokens=2, max_episode_tokens=4, max_live=3))
+    assert all(
+        e.record.steps for e in roll(toy, limits=RolloutLimits(max_turn_tokens=2, max_episode_tokens=5))
+    )
 
 
 def test_an_environment_that_raises_is_recorded_and_the_others_go_on(toy: Any) -> None:
