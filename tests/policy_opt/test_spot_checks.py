@@ -266,8 +266,8 @@ def test_rows_hold_critiques_cut_to_length_and_advantages_and_nothing_where_ther
     write_spot_checks(path, 0, made, {"a": [1.5, NAN]})
     rows = {row["trajectory"]["id"]: row for row in read_spot_checks(path)}
     kept = rows["a"]["trajectory"]["metadata"]
-    assert kept["turn_critiques"] == [
-        {"k": "x" * (LONGEST - 1) + "…", "l": "y" * LONGEST, "m": "half ?"}, {}
-    ]  # fmt: skip
+    told, none = kept["turn_critiques"]
+    assert {name: len(text) for name, text in told.items()} == {"k": LONGEST, "l": LONGEST, "m": 6}
+    assert told["k"].endswith("x…") and told["l"].endswith("yy") and told["m"] == "half ?" and none == {}
     assert kept["turn_advantages"] == [1.5, None] and rows["a"]["places"]["highest advantage"] == 1
     assert not {"turn_critiques", "turn_advantages"} & set(rows["b"]["trajectory"]["metadata"])
