@@ -9,8 +9,6 @@ what may succeed later, and what still fails stays missing (another version of t
 stored turns, see ``rescore.py``).
 """
 
-import logging
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -18,7 +16,6 @@ from axiomrm.errors import JudgeError
 from axiomrm.policy_opt.records import StepRecord
 from axiomrm.policy_opt.reward import Episode
 
-log = logging.getLogger(__name__)
 WINDOW = 200
 """Last verdicts that the share of failures is of."""
 MIN_VERDICTS = 40
@@ -48,21 +45,6 @@ def check_rollouts(episodes: Sequence[Episode], iteration: int, accepted: float)
         f"iteration {iteration}: {len(broken)} of {len(episodes)} rollouts failed: {shown}{more}; accepted: "
         f"{accepted:.0%}, and never all of them"
     )
-
-
-def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
-    """One line in the log if no episode has an outcome, a judge's reward or a turn reward."""
-    records = [episode.record for episode in episodes]
-    known = [
-        math.isfinite(x) for r in records for x in (r.outcome, r.r_global, *(s.r_local for s in r.steps))
-    ]
-    if records and not any(known):
-        log.warning(
-            "iteration %d: none of %d episodes has an outcome or a turn reward, so nothing can be learnt; "
-            "tell info['outcome'] at the end, give the environment outcome(), return rewards, or set a judge",
-            iteration,
-            len(records),
-        )
 
 
 def asked_steps(steps: Sequence[StepRecord]) -> list[StepRecord]:

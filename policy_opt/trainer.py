@@ -35,6 +35,7 @@ from axiomrm.policy_opt.rollout import collect, group_requests
 from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
 from axiomrm.policy_opt.schedule import set_rates, share_of_peak
 from axiomrm.policy_opt.seeds import generator
+from axiomrm.policy_opt.signals import warn_of_unused
 from axiomrm.policy_opt.team import Step, accelerator_of, join, leads, tell, together
 from axiomrm.policy_opt.trackers import Tracker
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step, token_values
@@ -208,7 +209,9 @@ class PolicyTrainer:
         self.watch.check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
         if self.turn_judge is not None and asked:
-            reward.apply_scores(asked, asked_about(self.turn_judge, asked))
+            answers = asked_about(self.turn_judge, asked)
+            reward.apply_scores(asked, answers)
+            warn_of_unused(asked, answers, self.iteration)
             self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
@@ -223,8 +226,7 @@ class PolicyTrainer:
             beta = self.kl.beta if self.reference is not None else 0.0
             stats = self._step(tell(self.replica, Step(minibatch, beta, None if fresh else accepted)))
             (reused if minibatch.reuse else fresh).append(stats)
-            target = self.config.kl.target_nats_per_token
-            alarming = alarming or moved_too_far(stats, self.grad_norms, target)
+            alarming = alarming or moved_too_far(stats, self.grad_norms, self.config.kl.target_nats_per_token)
             if not math.isnan(stats.grad_norm):
                 self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}

@@ -8,10 +8,11 @@ from typing import Any, Literal
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithm import Algorithm, Guardable
 from axiomrm.policy_opt.config import cannot_guard
-from axiomrm.policy_opt.failures import VerdictWindow, check_rollouts, warn_of_nothing
+from axiomrm.policy_opt.failures import VerdictWindow, check_rollouts
 from axiomrm.policy_opt.monitors import GAMED, Alarm, Monitors
 from axiomrm.policy_opt.rejected import write_rejected_rollouts
 from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.signals import warn_of_idleness, warn_of_nothing
 from axiomrm.policy_opt.spot_checks import write_spot_checks
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Watch:
 
     def updated(self, iteration: int, metrics: dict[str, float]) -> dict[str, float]:
         """Take in what the update on them showed; returns as ``look``."""
+        warn_of_idleness(metrics, type(self.algorithm).__name__, iteration)
         return _told(iteration, self.monitors.updated(metrics))
 
     @property
