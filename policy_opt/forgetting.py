@@ -4,9 +4,9 @@ Covers: the replay buffer with transcripts, stored successes, success rates of t
 scale of the subject's personal reward.
 
 Does not cover: weights that were trained on them; sums over many trajectories (running baselines and scales,
-leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks, rejected rollouts and reports,
-which hold transcripts; a trainer that is running, which writes its own state again: it is refused, stop
-it first.
+leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks, rejected and kept rollouts
+and reports, which hold transcripts; a trainer that is running, which writes its own state again: it is
+refused, stop it first.
 """
 
 import json

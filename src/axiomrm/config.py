@@ -160,6 +160,8 @@ class PolicyStageConfig(Settings):
     may be among them."""
     tracker: TrackerName = "none"
     """Besides ``metrics.jsonl``."""
+    keep_rollouts: bool = False
+    """Write every training rollout to ``<arm>/rollouts.jsonl``."""
     eval_every: int = Field(default=5, ge=1)
     """Iterations between two evaluations on dev tasks."""
     eval_episodes: int = Field(default=64, ge=1, le=MANY)

@@ -51,7 +51,14 @@ def drawn() -> list[tuple[str, str]]:
 
 
 def axiomrm(root: Path, kill: tuple[str, str] | None) -> subprocess.CompletedProcess[str]:
-    arguments = ["run", str(MICRO), "--runs-dir", str(root), "--accept-code-change"]
+    arguments = [
+        "run",
+        str(MICRO),
+        "policy.keep_rollouts=true",
+        "--runs-dir",
+        str(root),
+        "--accept-code-change",
+    ]
     command = [sys.executable, "-m", "axiomrm", *arguments]
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "HF_HUB_OFFLINE": "1"}
     if kill is not None and kill[0] == "point":
@@ -87,6 +94,8 @@ def test_a_run_killed_many_times_ends_like_one_that_was_not(tmp_path: Path) -> N
     expected, found = (read_run(tmp_path / name / "micro") for name in ("straight", "killed"))
     assert without_times(found.metrics) == without_times(expected.metrics)
     for name in ("rm_personal", "policy"):
-        weights = {k: v for k, v in expected.records[name].outputs.items() if k.endswith(".safetensors")}
-        assert weights, f"{name} puts out weights"
-        assert {k: found.records[name].outputs[k] for k in weights} == weights
+        outputs = expected.records[name].outputs
+        same = {k: v for k, v in outputs.items() if k.endswith((".safetensors", "rollouts.jsonl"))}
+        assert same, f"{name} puts out weights"
+        assert {k: found.records[name].outputs[k] for k in same} == same
+    assert "train/rollouts.jsonl" in expected.records["policy"].outputs

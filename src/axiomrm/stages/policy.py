@@ -17,6 +17,7 @@ from axiomrm.policy_opt.config import PolicyConfig
 from axiomrm.policy_opt.engine_options import check_engine
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.heldout import HeldOutCriteria
+from axiomrm.policy_opt.kept_rollouts import write_rollouts
 from axiomrm.policy_opt.reward import Episode, TurnJudge
 from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
 from axiomrm.policy_opt.reward_config import TRAINED, RewardConfig, VerifierReward
@@ -141,6 +142,8 @@ class _Arm:
         self.ctx.progress(told, done, planned)
         advantages = told_advantages(algorithm, [episode.record for episode in episodes])
         write_spot_checks(self.folder / "spot_checks.jsonl", iteration, episodes, advantages)
+        if self.ctx.config.policy.keep_rollouts:
+            write_rollouts(self.folder / "rollouts.jsonl", iteration, episodes)
         if done % self.ctx.config.policy.eval_every == 0 or done == planned:
             self.measure(done)
         self.ctx.kill_point(f"{self.name}_iteration")
