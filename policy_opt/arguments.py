@@ -106,7 +106,7 @@ def _check_model(model: Any, config: PolicyConfig) -> None:
 
 def fixed_positions(model: Any) -> int | None:
     """Positions that the model was built for; ``None``: not said, or positions are scaled or have no end."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if not hasattr(config, "get_text_config"):
         return None
     text = config.get_text_config()

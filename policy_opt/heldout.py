@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from numbers import Real
+from typing import Any
 
 from axiomrm.data.jsonl import found_instead
 from axiomrm.errors import ConfigError
@@ -29,7 +30,8 @@ class HeldOutCriteria:
             ConfigError: the judge cannot be one, or the share is no number in (0, 1].
         """
         check_source(judge, "held-out criteria: judge")
-        if not isinstance(share, Real) or not 0 < share <= 1:
+        found: Any = share
+        if not isinstance(found, Real) or not 0 < float(found) <= 1:
             raise ConfigError(f"held-out criteria: share: {found_instead(share, 'a number in (0, 1]')}")
         self.judge, self.share, self.seed = judge, share, seed
 

@@ -116,7 +116,7 @@ class Breaks(NoVerifier):
 def test_a_task_whose_first_prompt_is_too_long_is_named_and_the_others_go_on(
     toy: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class LongPrompts(toy.env):  # type: ignore[name-defined,misc]  # a class in a fixture
+    class LongPrompts(toy.env):  # type: ignore[misc]  # a class in a fixture
         def reset(self, *, seed: Any = None, task: Any = None) -> Any:
             observation, info = super().reset(seed=seed, task=task)
             told = "0 " * (9 if task.id == "copy1" else 1)
