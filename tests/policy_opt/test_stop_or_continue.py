@@ -1,10 +1,15 @@
 """The policy decides when to stop: centring per turn and then summing is biased (verl#7244), ours is not."""
 
 import itertools
+from typing import Literal
 
 import numpy as np
+import pytest
 
 from axiomrm.policy_opt.advantages import leave_one_out
+from axiomrm.policy_opt.config import ProcessReplayConfig
+from axiomrm.policy_opt.process_replay import ProcessReplay
+from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 
 STOP, MAX_TURNS, N = 0.5, 3, 3
 REWARDS = (0.2, 0.3, -0.6)
@@ -74,3 +79,49 @@ def test_return_first_then_leave_one_out_is_unbiased() -> None:
 
 def test_normalise_then_sum_is_not() -> None:
     assert abs(expected_gradient(normalise_first=True) - true_gradient()) > 0.2 * abs(true_gradient())
+
+
+def record(name: str, rewards: list[float], version: int) -> TrajectoryRecord:
+    steps = [
+        StepRecord(
+            traj_id=name, turn=turn, segment=0, start=2 * turn + 1, end=2 * turn + 2, policy_version=version,
+            behaviour_logprobs=np.log(np.array([STOP], dtype=np.float32)), r_local=reward, judge_revision="j",
+        )
+        for turn, reward in enumerate(rewards)
+    ]  # fmt: skip
+    return TrajectoryRecord(
+        name, "task", "g", [np.arange(2 * len(rewards) + 1, dtype=np.int32)], steps, version
+    )
+
+
+def decisions(turns: int) -> list[float]:
+    """What each decision of an episode earns at once: going on the reward of the next turn, stopping nothing."""
+    return [*REWARDS[1:turns], *([0.0] if turns < MAX_TURNS else [])]
+
+
+def expected_gradient_of(local_return: Literal["immediate", "rtg"]) -> float:
+    """Exact expectation over all groups of three, through the algorithm itself."""
+    settings = ProcessReplayConfig(
+        alpha=0, beta=1, calibrate_beta=False, local_return=local_return, gamma=1, kappa=0, scale="none"
+    )
+    primed = ProcessReplay(settings)
+    primed.ingest([record(f"zero{i}", [0.0] * MAX_TURNS, 0) for i in range(2)], 0)  # known baselines: 0
+    state = primed.state_dict()
+    total = 0.0
+    for group in itertools.product(episodes(), repeat=N):
+        algorithm = ProcessReplay(settings)
+        algorithm.load_state_dict(state)
+        rows = [record(str(i), decisions(turns), 1) for i, (turns, _) in enumerate(group)]
+        algorithm.ingest(rows, 1)
+        for row, (turns, _) in zip(rows, group, strict=True):
+            values = [algorithm.advantage(row, step, algorithm.snapshot) for step in row.steps]
+            total += float(np.prod([p for _, p in group]) * (score(turns) @ np.array(values))) / N
+    return total
+
+
+def test_process_replay_with_returns_to_go_is_unbiased() -> None:
+    assert expected_gradient_of("rtg") == pytest.approx(true_gradient(), abs=1e-12)
+
+
+def test_immediate_rewards_do_not_see_what_a_decision_leads_to() -> None:
+    assert abs(expected_gradient_of("immediate") - true_gradient()) > 0.2 * abs(true_gradient())
