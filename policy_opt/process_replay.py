@@ -10,7 +10,10 @@ Flags make the ablations: ``alpha=0`` process only, ``beta=0`` outcome only, ``r
 
 Deviations, numbered: (1) replayed trajectories are drawn whole (see ``buffer.py``); (2) rescue of stored
 successes is off unless configured (see ``rescue.py``); (3) a replayed step's advantage always comes from
-today's running statistics: nothing used a frozen one.
+today's running statistics: nothing used a frozen one; (4) the fresh share counts trajectories, because they
+are drawn whole; (5) a group whose outcomes are all equal is not drawn again: it teaches through its turn
+rewards or not at all; (6) scales are of the batch or none, not of the group; (7) the personal part of a
+composite is scaled by user before it is summed (``reward_personal.py``) and then shares the local scale.
 """
 
 from collections.abc import Callable, Iterator, Sequence
