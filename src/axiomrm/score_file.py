@@ -154,6 +154,8 @@ def _looked_at(logs: Path) -> _Input:
 def _check_paths(logs: Path, rubric: Rubric, target: Path) -> None:
     if not logs.is_file():
         raise DataError(f"{logs}: {_what_it_is(logs)}; a file is expected")
+    if target.is_dir():  # "." has no name beside which a file could stand
+        raise ConfigError(f"--out {target}: a folder; name a file in it")
     beside = rejected_path(target)
     check_output(target, [logs, *rubric.files], (beside, target.with_name(target.name + ".partial")))
     check_rejected(beside, f"--out {target}")
