@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import get_args
 
+from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Scored
 from axiomrm.errors import ConfigError
@@ -21,7 +23,13 @@ def rubric_judge(reward_model: RewardModel, rubric: Rubric, level: Level = "both
         reward_model: the judge.
         rubric: its criteria.
         level: ``turn`` or ``trajectory`` leaves the other reward missing, as not asked.
+
+    Raises:
+        ConfigError: another level.
     """
+    if level not in get_args(Level):
+        known = ", ".join(get_args(Level))
+        raise ConfigError(f"rubric reward: level: {found_instead(level, f'one of {known}')}")
 
     def judge(trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         return judged(

@@ -2,11 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
-from axiomrm.data.jsonl import Rejected
-from axiomrm.errors import ConfigError, DataError
-from axiomrm.personalization.profile import Profile
+from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
 from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
 from axiomrm.policy_opt.reward import TurnJudge
@@ -81,7 +78,7 @@ def check_reward(config: RewardConfig) -> None:
             LabelReward.read(path, source)
         case PersonalRewardConfig(profiles=profiles, rubric=rubric, judge=judge):
             Rubric.load(rubric)
-            _profiles(profiles)
+            read_profiles(profiles)
             _check_judge(judge)
         case VerifierReward() | DeskOracleReward():
             pass
@@ -103,15 +100,8 @@ def _labels(labels: LabelReward, path: str) -> LabelReward:
     return labels
 
 
-def _profiles(path: str) -> tuple[dict[str, Profile], list[Rejected]]:
-    profiles, rejected = read_profiles(Path(path))
-    if not profiles:
-        raise DataError(f"{path}: no usable profile among {len(rejected)} lines")
-    return profiles, rejected
-
-
 def _personal(config: PersonalRewardConfig, judge_for: JudgeFor) -> PersonalReward:
-    profiles, rejected = _profiles(config.profiles)
+    profiles, rejected = read_profiles(config.profiles)
     for item in rejected:
         log.warning("profile not used: %s", item)
     return PersonalReward(judge_for(config.judge), Rubric.load(config.rubric), profiles)

@@ -302,3 +302,9 @@ def test_an_unknown_kind_and_a_weight_too_few_are_refused() -> None:
         REWARD.validate_python({"kind": "vibes"})
     with pytest.raises(ValidationError, match="same things"):
         REWARD.validate_python({"kind": "composite", "parts": {"a": {"kind": "verifier"}}, "weights": {}})
+
+
+@pytest.mark.parametrize("level", ["turns", "trajectories", None])
+def test_another_level_is_refused_when_the_source_is_made(level: Any) -> None:
+    with pytest.raises(ConfigError, match=r"level: found .* expected one of turn, trajectory, both$"):
+        programmatic_reward(Rubric.load("process_shaping"), level)
