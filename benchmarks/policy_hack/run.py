@@ -120,7 +120,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=float, default=usual[name])
     parser.add_argument("--alpha", type=float, default=1.0)
     parser.add_argument("--beta", type=float, default=0.5)
-    parser.add_argument("--reuse", type=int, default=2)
+    parser.add_argument("--reuse", type=int, default=1)
+    parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument("--calibrate", action="store_true",
                         help="scale beta by disc (off: a fixed beta shows the judge's power)")  # fmt: skip
     parser.add_argument("--threads", type=int, default=1)
@@ -150,7 +151,11 @@ def faults(args: argparse.Namespace) -> list[str]:
 def study_of(args: argparse.Namespace) -> Study:
     own = {name: getattr(args, name) for name in Study.model_fields if name not in ("start", "algorithm")}
     algorithm = ProcessReplayConfig(
-        alpha=args.alpha, beta=args.beta, reuse=args.reuse, calibrate_beta=args.calibrate
+        alpha=args.alpha,
+        beta=args.beta,
+        reuse=args.reuse,
+        minibatches=args.minibatches,
+        calibrate_beta=args.calibrate,
     )
     return Study(start=weights_digest(args.start), algorithm=algorithm, **own)
 
