@@ -17,13 +17,20 @@ KNOWN = 10
 """Gradients from which on their median counts."""
 
 
-def moved_too_far(stats: UpdateStats, grad_norms: Sequence[float], kl_target: float) -> bool:
-    """Whether no rollout may be used again in this iteration after a pass that looked like this.
+def moved_too_far(seen: Sequence[UpdateStats], grad_norms: Sequence[float], kl_target: float) -> bool:
+    """Whether no rollout may be used again in this iteration after optimizer steps that looked like this.
 
     Args:
-        stats: of the pass.
-        grad_norms: norms of the passes before it.
+        seen: the whole first pass, or the last step of a later one: of several steps the median gradient
+            counts, because a single small minibatch has a large one now and then.
+        grad_norms: norms of the steps before these.
         kl_target: nats a token.
     """
+    if not seen:
+        return False
+    whole = UpdateStats()
+    for stats in seen:
+        whole.add(stats)
     usual = float(np.median(grad_norms)) if len(grad_norms) >= KNOWN else math.inf
-    return stats.fresh_kl > KL * kl_target or stats.ess_frac < ESS or stats.grad_norm > GRADIENT * usual
+    norm = float(np.median([stats.grad_norm for stats in seen]))
+    return whole.fresh_kl > KL * kl_target or whole.ess_frac < ESS or norm > GRADIENT * usual

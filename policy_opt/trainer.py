@@ -215,18 +215,18 @@ class PolicyTrainer:
             self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
-        fresh, reused, alarming, stopped = list[UpdateStats](), list[UpdateStats](), False, False
+        fresh, reused, stopped = list[UpdateStats](), list[UpdateStats](), False
+        known, target = self.grad_norms, self.config.kl.target_nats_per_token
         set_rates(self.optimizer, share_of_peak(self.config.schedule, self.iteration, self.config.iterations))
-        for minibatch in self.algorithm.plan(
-            self.iteration, generator(self.config.seed, "plan", self.iteration)
-        ):
-            if stopped := alarming and minibatch.reuse:
+        rng = generator(self.config.seed, "plan", self.iteration)
+        for minibatch in self.algorithm.plan(self.iteration, rng):
+            if stopped := minibatch.reuse and moved_too_far(reused[-1:] or fresh, known, target):
                 break
+            known = self.grad_norms if minibatch.reuse else known
             accepted = admission_of(self.config.rollout, self.config.admission_max_gap)
             beta = self.kl.beta if self.reference is not None else 0.0
             stats = self._step(tell(self.replica, Step(minibatch, beta, None if fresh else accepted)))
             (reused if minibatch.reuse else fresh).append(stats)
-            alarming = alarming or moved_too_far(stats, self.grad_norms, self.config.kl.target_nats_per_token)
             if not math.isnan(stats.grad_norm):
                 self.grad_norms = [*self.grad_norms, stats.grad_norm][-100:]
         metrics = update_metrics(fresh, reused) | {"offpolicy/reuse_stopped": float(stopped)}

@@ -171,10 +171,10 @@ def test_a_sweep_at_the_headlines_setting_is_the_headlines_run() -> None:
         "process_replay T=8",
         "process_replay noise=0.15",
         "process_replay pay=0 warn",
-        "process_replay U=3",
+        f"process_replay U={frozen.arms['process_replay'].reuse}",
     }
     assert points["process_replay T=4"].policy.rollout.max_turns == 12
-    assert points["grpo_k U=6"].policy.algorithm.passes == 7
+    assert points["grpo_k U=3"].policy.algorithm.passes == 4
 
 
 def test_a_run_is_another_one_as_soon_as_a_setting_differs() -> None:
