@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import atomic_file, json_line, to_record
 from axiomrm.policy_opt.reward import Episode, rewarded_trajectory
 
@@ -18,10 +19,15 @@ def write_rollouts(path: Path, iteration: int, episodes: Sequence[Episode]) -> N
     The iteration is ``metadata["policy_version"]``. What stands there for this iteration or a later one, and
     a line that a kill cut, is dropped first: such an iteration runs again.
     """
+    append(path, iteration, [rewarded_trajectory(episode) for episode in episodes])
+
+
+def append(path: Path, iteration: int, trajectories: Sequence[Trajectory]) -> None:
+    """As `write_rollouts`, of trajectories as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not _ends_before(path, iteration):
         _cut(path, iteration)
-    lines = [json_line(to_record(rewarded_trajectory(episode)), str(path)) for episode in episodes]
+    lines = [json_line(to_record(trajectory), str(path)) for trajectory in trajectories]
     with path.open("a", encoding="utf-8") as handle:
         handle.writelines(lines)
         handle.flush()

@@ -1,10 +1,9 @@
 """Rollouts that an environment's fault ended: not trained on, kept for a person to read."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from axiomrm.data.writing import atomic_file, json_line, to_record
+from axiomrm.policy_opt.kept_rollouts import append
 from axiomrm.policy_opt.reward import Episode
 
 KEPT = 20
@@ -19,9 +18,5 @@ def write_rejected_rollouts(path: Path, iteration: int, episodes: Sequence[Episo
     makes them run again. Without a rejected episode there is no file.
     """
     broken = [e.trajectory for e in episodes if e.record.ending == "env_error"][:KEPT]
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    before = [line for line in lines if json.loads(line)["metadata"]["policy_version"] < iteration]
-    if broken or len(before) < len(lines):
-        with atomic_file(path) as handle:
-            handle.writelines(before)
-            handle.writelines(json_line(to_record(trajectory), str(path)) for trajectory in broken)
+    if broken or path.exists():
+        append(path, iteration, broken)

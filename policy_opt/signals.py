@@ -32,13 +32,14 @@ def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
 
 
 def warn_of_unused(episodes: Sequence[Episode], answers: Sequence[TurnScores], iteration: int) -> None:
-    """If the environment rewarded turns that a judge was asked about as well; in the first iteration."""
+    """If the environment rewarded turns that a judge was asked about as well; in the first iteration, before
+    the answers are written into the records."""
     if iteration:
         return
     steps = [step for episode in episodes for step in episode.record.steps]
     told = [reward for answer in answers for reward in answer.turns]
     unused = sum(
-        not math.isnan(reward) and not math.isnan(step.r_local) and not step.judge_revision
+        not math.isnan(reward) and not math.isnan(step.r_local)
         for step, reward in zip(steps, told, strict=True)
     )
     if unused:

@@ -210,8 +210,8 @@ class PolicyTrainer:
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
         if self.turn_judge is not None and asked:
             answers = asked_about(self.turn_judge, asked)
-            reward.apply_scores(asked, answers)
             warn_of_unused(asked, answers, self.iteration)
+            reward.apply_scores(asked, answers)
             self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:

@@ -67,10 +67,14 @@ def test_answers_about_turns_that_the_environment_rewarded_are_counted(
     assert f"iteration 0: the environment rewarded {turns} of {turns} turns itself" in told[0]
 
 
+@pytest.mark.parametrize("name", ["oracle", ""])
 def test_a_judge_of_turns_that_were_left_to_it_is_not_warned_of(
-    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    trainer = toy.trainer(tmp_path, config(), turn_judge=toy.judge)
+    def judge(trajectories: Any) -> Any:
+        return [replace(s, judge_revision=name) for s in toy.judge(trajectories)]
+
+    trainer = toy.trainer(tmp_path, config(), turn_judge=judge)
     trainer.env_factory = lambda: toy.env(3, dense=False)
     trainer.run()
     assert not [text for text in caplog.messages if "not used" in text]
