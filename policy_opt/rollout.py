@@ -23,9 +23,9 @@ import numpy as np
 from axiomrm.data.environment import Action, Observation, TurnEnv
 from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
 from axiomrm.policy_opt import env_calls
-from axiomrm.policy_opt.beginnings import TooLong, check_beginnings
 from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.env_calls import EnvFactory, EnvFault
+from axiomrm.policy_opt.first_prompts import TooLong, check_first_prompts
 from axiomrm.policy_opt.infos import outcome_metrics, plain_info
 from axiomrm.policy_opt.records import NAN, Ending, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.requests import RolloutRequest as RolloutRequest
@@ -85,7 +85,7 @@ def collect(
         episodes += [_close(live) for live in wave]
         stuck = [live for live in wave if not live.record.steps and live.record.ending == "token_limit"]
         too_long += [TooLong(live.record.task_id, len(live.ids)) for live in stuck]
-    check_beginnings(too_long, len(requests), limits.max_episode_tokens)
+    check_first_prompts(too_long, len(requests), limits.max_episode_tokens)
     return episodes
 
 

@@ -198,20 +198,7 @@ def test_a_file_without_a_usable_label_is_an_error(tmp_path: Path) -> None:
 
 # --- personal -----------------------------------------------------------------------------------------------
 
-LENGTHS = Rubric.loads(
-    """
-schema: atr/1
-rubric: {id: lengths, version: 1.0.0, title: Words, languages: [en], license: Apache-2.0}
-facets: {n: {type: int, range: [0, 2000], probe: word_count}}
-defaults: {evidence: {level: turn, reduce: mean}}
-axioms: [{id: ax.short, type: premise, statement: Words cost time.}]
-theorems:
-  - {id: th.short, derived_from: [ax.short], derivation: fewer words cost less, statement: At most three words.,
-     requires: n <= 3, judge: {kind: constraint}}
-policy: {scale: net}
-changelog: [{version: 1.0.0, date: "2026-01-12", note: first}]
-"""
-)
+LENGTHS = Rubric.load(Path(__file__).with_name("lengths.yaml"))
 ANNA, BERT = "u-3f9a11c2", "u-77b0e4d9"
 
 

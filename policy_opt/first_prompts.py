@@ -18,7 +18,7 @@ class TooLong(NamedTuple):
     """Of its first prompt."""
 
 
-def check_beginnings(too_long: Sequence[TooLong], rollouts: int, limit: int) -> None:
+def check_first_prompts(too_long: Sequence[TooLong], rollouts: int, limit: int) -> None:
     """Name tasks whose first prompt is too long in the log.
 
     Args:
