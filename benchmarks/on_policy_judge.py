@@ -32,14 +32,14 @@ from axiomrm.eval.bootstrap import Array, cluster_weights, from_draws
 from axiomrm.eval.criterion import criterion_report
 from axiomrm.policy_opt.advantages import group_discrimination
 from axiomrm.policy_opt.association import known_mean
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.envs.service_desk.criteria import STEP
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
-from axiomrm.policy_opt.judge_reward import rubric_judge
-from axiomrm.policy_opt.reward import TurnJudge
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rewards.base import TurnJudge
+from axiomrm.policy_opt.rewards.judge import rubric_judge
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.rm.training.stages import train_stage
 from axiomrm.rubrics import Rubric
 from axiomrm.runner import read_run

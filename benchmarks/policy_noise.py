@@ -21,14 +21,14 @@ import numpy as np
 import torch
 
 from axiomrm.data.writing import atomic_file
-from axiomrm.policy_opt.algorithms import build_algorithm
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
-from axiomrm.policy_opt.reward import Episode, apply_scores
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rewards.base import Episode, apply_scores
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.seeds import generator
 from axiomrm.policy_opt.update import accumulate_gradient
 from axiomrm.stages.world import load_model, tasks

@@ -36,16 +36,16 @@ from pydantic import BaseModel, ConfigDict
 from axiomrm.data.synthesis.rollouts import roll_many, successful
 from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.eval.estimate import finite
-from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
 from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk, Style
 from axiomrm.policy_opt.envs.service_desk.tasks import Split
-from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.reward_build import build_reward
-from axiomrm.policy_opt.reward_config import ProgrammaticReward
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rewards.config import ProgrammaticReward
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm.training.config import LoraSettings
 from axiomrm.rm.training.lora import with_lora

@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from axiomrm.data.writing import atomic_file
-from axiomrm.policy_opt.algorithm import Minibatch
+from axiomrm.policy_opt.algorithms.base import Minibatch
+from axiomrm.policy_opt.algorithms.grpo import GRPO
 from axiomrm.policy_opt.config import GRPOConfig
-from axiomrm.policy_opt.grpo import GRPO
 from axiomrm.policy_opt.logprobs import chunk_rows, logprobs_of_hidden
 from axiomrm.policy_opt.losses import clipped_surrogate
 from axiomrm.policy_opt.packing import DrawnStep

@@ -36,19 +36,19 @@ from axiomrm.data.trajectory import Task
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check, mismatch
-from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.engine_config import VllmEngine
+from axiomrm.policy_opt.engines.config import VllmEngine
+from axiomrm.policy_opt.engines.transformers import Sampler, TransformersSampler
+from axiomrm.policy_opt.engines.vllm import VllmSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk, Style
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
 from axiomrm.policy_opt.records import TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import Sampler, TransformersSampler
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.policy_opt.update import attach_reference
-from axiomrm.policy_opt.vllm_sampler import VllmSampler
 from axiomrm.rm.training.config import LoraSettings
 from axiomrm.rm.training.lora import with_lora
 from axiomrm.stages.world import expert_for, load_model, save_model

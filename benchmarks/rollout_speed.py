@@ -38,12 +38,12 @@ from policy_update import interval
 from axiomrm.data.trajectory import Task
 from axiomrm.data.writing import atomic_file
 from axiomrm.eval.bootstrap import bootstrap
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.engines.transformers import Generation, Sampler, TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
-from axiomrm.policy_opt.reward import Episode
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import Generation, Sampler, TransformersSampler
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.rm.engines.judging import evaluating
 from axiomrm.stages.world import load_model
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.engine_config import MismatchLimits
+from axiomrm.policy_opt.engines.config import MismatchLimits
 
 CAUSES = (
     "likely causes: another temperature or top-p, ids decoded and encoded again, dropout on, adapter off, "

@@ -12,7 +12,7 @@ from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Task
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.writable import fault
+from axiomrm.policy_opt.rollouts.writable import fault
 from axiomrm.rm.engines.model_facts import longest_context
 
 
@@ -119,7 +119,9 @@ def fixed_positions(model: Any) -> int | None:
 def _check_chat(chat: Any) -> None:
     methods = callable(getattr(chat, "prompt_ids", None)) and callable(getattr(chat, "parse", None))
     if not methods or not isinstance(getattr(chat, "end_ids", None), Collection):
-        expected = "a ChatFormat; axiomrm.policy_opt.chat.TemplateChat(tokenizer) makes one of a tokenizer"
+        expected = (
+            "a ChatFormat; axiomrm.policy_opt.rollouts.chat.TemplateChat(tokenizer) makes one of a tokenizer"
+        )
         raise _wrong("policy training: chat", chat, expected)
 
 
@@ -138,7 +140,7 @@ def _check_watchers(heldout: Any, tracker: Any, on_iteration: Any) -> None:
         raise _wrong("policy training: heldout", heldout, f"{expected} of a reward source")
     if tracker is not None and not callable(getattr(tracker, "log", None)):
         name = repr(tracker) if isinstance(tracker, str) else "name"
-        opens = f"axiomrm.policy_opt.trackers.open_tracker({name}, folder, run) opens one"
+        opens = f"axiomrm.policy_opt.monitoring.trackers.open_tracker({name}, folder, run) opens one"
         raise _wrong("policy training: tracker", tracker, f"an object with log(iteration, metrics); {opens}")
     if on_iteration is not None and not _takes(on_iteration, 3):
         expected = "a function of iteration, metrics and episodes"

@@ -1,10 +1,10 @@
-"""What a batch of trajectories teaches the running statistics, once its own baselines are computed."""
+"""What a batch of trajectories teaches the running statistics, and what can be told of its advantages."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from axiomrm.policy_opt.advantages import group_discrimination, per_owner_std
+from axiomrm.policy_opt.advantages import CLIP, group_discrimination, per_owner_std
 from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.running import RunningStatistics
@@ -79,3 +79,19 @@ def _update_sigma(stats: RunningStatistics, before: RunningStatistics, target: s
     if np.isnan(before.sigma(target)):
         # No running scale yet: the first batch is scaled by its own.
         before.update_sigma(target, value)
+
+
+def advantage_shares(terms: Sequence[tuple[float, float]], mixed: Sequence[float]) -> dict[str, float]:
+    """Shares of steps whose mixed advantage is 0, is clipped, or whose two terms pull apart.
+
+    Args:
+        terms: scaled global and local advantage of each step; NaN = missing.
+        mixed: the advantage that is trained on; NaN = not drawn.
+    """
+    values = np.array([value for value in mixed if not np.isnan(value)])
+    both = np.array([a * b for a, b in terms if not (np.isnan(a) or np.isnan(b))])
+    return {
+        "advantage/zero_share": float((np.abs(values) < 1e-6).mean()) if values.size else NAN,
+        "advantage/clipped_share": float((np.abs(values) >= CLIP).mean()) if values.size else NAN,
+        "advantage/sign_conflict_share": float((both < 0).mean()) if both.size else NAN,
+    }

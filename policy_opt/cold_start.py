@@ -18,8 +18,8 @@ from torch import Tensor
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.checkpoint import load_trained, trained_weights
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.rm.training.optimizer import Kind, make_optimizer
 
 IGNORED = -100

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from axiomrm.data.settings import HOTTEST, LONG, MANY, Rate, Settings
-from axiomrm.policy_opt.engine_config import EngineConfig, TransformersEngine
-from axiomrm.policy_opt.monitor_config import MonitorConfig
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
+from axiomrm.policy_opt.engines.config import EngineConfig, TransformersEngine
+from axiomrm.policy_opt.monitoring.config import MonitorConfig
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
 from axiomrm.policy_opt.schedule import Schedule
 
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from axiomrm.policy_opt.algorithm import LossParts
+from axiomrm.policy_opt.algorithms.base import LossParts
 from axiomrm.policy_opt.packing import TokenBatch
 
 Classes = tuple[tuple[float, str], ...]

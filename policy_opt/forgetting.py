@@ -16,7 +16,7 @@ from typing import Any
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt import checkpoint
-from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import PolicyConfig
 
 

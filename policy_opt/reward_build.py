@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
-from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
-from axiomrm.policy_opt.reward import TurnJudge
-from axiomrm.policy_opt.reward_config import (
+from axiomrm.policy_opt.rewards.base import TurnJudge
+from axiomrm.policy_opt.rewards.config import (
     TRAINED,
     CompositeReward,
     DeskOracleReward,
@@ -18,9 +17,10 @@ from axiomrm.policy_opt.reward_config import (
     RubricJudgeReward,
     VerifierReward,
 )
-from axiomrm.policy_opt.reward_labels import LabelReward
-from axiomrm.policy_opt.reward_personal import PersonalReward, read_profiles
-from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
+from axiomrm.policy_opt.rewards.judge import programmatic_reward, rubric_judge
+from axiomrm.policy_opt.rewards.labels import LabelReward
+from axiomrm.policy_opt.rewards.personal import PersonalReward, read_profiles
+from axiomrm.policy_opt.rewards.sources import Composite, verifier_reward
 from axiomrm.rm.judge_check import check_judge
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from axiomrm.errors import ConfigError, Error
-from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, Minibatch
+from axiomrm.policy_opt.algorithms.base import ActorCritic, Algorithm, Minibatch
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
+from axiomrm.policy_opt.engines.config import MismatchLimits, VllmEngine
 from axiomrm.policy_opt.replica import AcceleratedReplica, OwnReplica, Replica
 
 Rows = list[dict[str, float]]

@@ -15,31 +15,31 @@ from typing import Any
 import torch
 
 from axiomrm.data.trajectory import Task, canonical_json
-from axiomrm.policy_opt import checkpoint, reward
-from axiomrm.policy_opt.algorithm import ActorCritic, Rescoring
-from axiomrm.policy_opt.algorithms import build_algorithm
-from axiomrm.policy_opt.answers import asked_about
+from axiomrm.policy_opt import checkpoint
+from axiomrm.policy_opt.algorithms.base import ActorCritic, Rescoring
+from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.arguments import check_training
-from axiomrm.policy_opt.chat_format import ChatFormat
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.diagnostics import episode_diagnostics, update_diagnostics
-from axiomrm.policy_opt.env_calls import EnvFactory
+from axiomrm.policy_opt.engines.build import Published, admission_of, build_sampler
 from axiomrm.policy_opt.kl import KLController
 from axiomrm.policy_opt.logprobs import hidden_size
-from axiomrm.policy_opt.metrics import rollout_metrics, update_metrics
-from axiomrm.policy_opt.monitors import HeldOut, Monitors
+from axiomrm.policy_opt.monitoring.diagnostics import episode_diagnostics, update_diagnostics
+from axiomrm.policy_opt.monitoring.metrics import rollout_metrics, update_metrics
+from axiomrm.policy_opt.monitoring.monitors import HeldOut, Monitors
+from axiomrm.policy_opt.monitoring.signals import warn_of_unused
+from axiomrm.policy_opt.monitoring.trackers import Tracker
+from axiomrm.policy_opt.monitoring.watch import Watch
 from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reuse_stop import moved_too_far
-from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnJudge
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.samplers import Published, admission_of, build_sampler
+from axiomrm.policy_opt.rewards.answers import asked_about
+from axiomrm.policy_opt.rewards.base import Episode, ForgetfulJudge, StatefulJudge, TurnJudge, apply_scores
+from axiomrm.policy_opt.rollouts.chat_format import ChatFormat
+from axiomrm.policy_opt.rollouts.env_calls import EnvFactory
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.schedule import set_rates, share_of_peak
 from axiomrm.policy_opt.seeds import generator
-from axiomrm.policy_opt.signals import warn_of_unused
 from axiomrm.policy_opt.team import Step, accelerator_of, join, leads, tell, together
-from axiomrm.policy_opt.trackers import Tracker
 from axiomrm.policy_opt.update import UpdateStats, attach_reference, optimizer_step, token_values
-from axiomrm.policy_opt.watch import Watch
 
 Metrics = dict[str, float]
 
@@ -211,7 +211,7 @@ class PolicyTrainer:
         if self.turn_judge is not None and asked:
             answers = asked_about(self.turn_judge, asked)
             warn_of_unused(asked, answers, self.iteration)
-            reward.apply_scores(asked, answers)
+            apply_scores(asked, answers)
             self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)
 
     def _update(self) -> Metrics:
@@ -252,7 +252,7 @@ class PolicyTrainer:
         source keeps of the subject; the next checkpoint holds neither. Returns how many rollouts. For a run
         that stands still: `forget_subject`.
         """
-        if isinstance(self.turn_judge, reward.ForgetfulJudge):
+        if isinstance(self.turn_judge, ForgetfulJudge):
             self.turn_judge.forget(subject)
         return self.algorithm.forget(subject)
 

@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
-from axiomrm.policy_opt.algorithm import ActorCritic, Algorithm, LossParts, Minibatch
-from axiomrm.policy_opt.buffer import ess_of
+from axiomrm.policy_opt.algorithms.base import ActorCritic, Algorithm, LossParts, Minibatch
 from axiomrm.policy_opt.drawn import Drawn, drawn_steps
-from axiomrm.policy_opt.engine_config import MismatchLimits
+from axiomrm.policy_opt.engines.config import MismatchLimits
 from axiomrm.policy_opt.kl import k3, kl_surrogate
 from axiomrm.policy_opt.logprobs import selected_logprobs
 from axiomrm.policy_opt.losses import aggregate, step_weights
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch, micro_batches
 from axiomrm.policy_opt.records import TrajectoryRecord
+from axiomrm.policy_opt.replay.buffer import ess_of
 from axiomrm.policy_opt.replica import OwnReplica, Replica
 
 

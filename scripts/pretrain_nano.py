@@ -23,7 +23,7 @@ from nano_tokenizer import train_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from axiomrm.data.trajectory import Message
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.rm.training.optimizer import make_optimizer
 
 CARD = """# nano: the base model of the quickstart

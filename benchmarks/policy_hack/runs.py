@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from axiomrm.data.trajectory import canonical_json
 from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.reward_config import DeskOracleReward
+from axiomrm.policy_opt.rewards.config import DeskOracleReward
 from policy_hack.verdicts import ARMS, GUARDED, HONEST, Row
 
 NEVER = 2.0

@@ -25,7 +25,7 @@ from policy_headline.curves import final
 
 from axiomrm.eval.bootstrap import from_draws
 from axiomrm.eval.estimate import NOT_MEASURED, Estimate
-from axiomrm.policy_opt.monitors import GAMED
+from axiomrm.policy_opt.monitoring.monitors import GAMED
 
 Row = dict[str, Any]
 BySeed = dict[int, dict[str, Row]]

@@ -18,13 +18,13 @@ import torch
 from axiomrm.data.trajectory import Task, canonical_json
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.envs.service_desk.tasks import HELDOUT_KIND
-from axiomrm.policy_opt.reward import Episode
 from axiomrm.policy_opt.reward_build import build_reward
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm import RewardModel
 from axiomrm.stages.judging import judge_of

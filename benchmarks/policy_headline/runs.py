@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from axiomrm.data.trajectory import canonical_json
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.reward_config import DeskOracleReward, RewardConfig, RubricJudgeReward
+from axiomrm.policy_opt.rewards.config import DeskOracleReward, RewardConfig, RubricJudgeReward
 from policy_headline.choice import Choice, choose
 from policy_headline.scale import GRPO, NO_REPLAY, OURS, SWEEPS, Scale
 

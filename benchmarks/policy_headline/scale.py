@@ -11,8 +11,8 @@ from axiomrm.config_file import Document
 from axiomrm.config_findings import describe
 from axiomrm.data.settings import Rate, Settings
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.algorithms.presets import PRESETS
 from axiomrm.policy_opt.config import AlgorithmConfig, PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.presets import PRESETS
 
 HERE = Path(__file__).parent
 FROZEN, QUICK = HERE / "scale.json", HERE / "quick.json"

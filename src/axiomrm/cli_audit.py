@@ -16,10 +16,10 @@ from axiomrm.data.reading import stream_trajectories
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import atomic_file, check_free, check_output, check_rejected, write_rejected
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.policy_opt.audit import audit
-from axiomrm.policy_opt.audit_metadata import recorded
-from axiomrm.policy_opt.audit_verdict import Audit, Interval
-from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.audit.metadata import recorded
+from axiomrm.policy_opt.audit.rollouts import audit
+from axiomrm.policy_opt.audit.verdict import Audit, Interval
+from axiomrm.policy_opt.rewards.base import TurnScores
 from axiomrm.rubrics import Rubric
 from axiomrm.score_summary import items_for_a_model
 
@@ -131,7 +131,7 @@ def _loaded(rubric: str, loading: Loading) -> Rubric:
 
 
 def _ask(read: Sequence[Trajectory], rubric: Rubric, loading: Loading) -> list[TurnScores]:
-    from axiomrm.policy_opt.judge_reward import programmatic_reward, rubric_judge
+    from axiomrm.policy_opt.rewards.judge import programmatic_reward, rubric_judge
 
     if loading.model is not None:
         return rubric_judge(judge_for(loading, {}), rubric)(read)

@@ -15,7 +15,7 @@ import typer
 from axiomrm.config import RunConfig, load_config
 from axiomrm.config_file import OVERRIDE
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.presets import PRESETS
+from axiomrm.policy_opt.algorithms.presets import PRESETS
 from axiomrm.progress import reporter_for_terminal
 from axiomrm.runner import Interrupted, RunResult, Stage, read_run, run_one, run_pipeline
 

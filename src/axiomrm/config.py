@@ -13,9 +13,9 @@ from axiomrm.data.settings import HOTTEST, LONG, MANY, Rate, Settings
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig
-from axiomrm.policy_opt.reward_config import RewardConfig, RubricJudgeReward, VerifierReward, not_held_out
-from axiomrm.policy_opt.reward_files import profile_files, reward_files
-from axiomrm.policy_opt.trackers import TrackerName
+from axiomrm.policy_opt.monitoring.trackers import TrackerName
+from axiomrm.policy_opt.rewards.config import RewardConfig, RubricJudgeReward, VerifierReward, not_held_out
+from axiomrm.policy_opt.rewards.files import profile_files, reward_files
 from axiomrm.rm.training.config import JointSize, LoraSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"

@@ -9,9 +9,9 @@ from axiomrm.config import RunConfig, load_config
 from axiomrm.data.settings import Settings
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
-from axiomrm.policy_opt.monitor_config import MonitorConfig
-from axiomrm.policy_opt.reward_config import CompositeReward
+from axiomrm.policy_opt.engines.config import MismatchLimits, VllmEngine
+from axiomrm.policy_opt.monitoring.config import MonitorConfig
+from axiomrm.policy_opt.rewards.config import CompositeReward
 from axiomrm.rm.training.config import LoraSettings, StageConfig
 
 PARTS = "{kind: composite, parts: {a: {kind: verifier}}, weights: {a: true}}"

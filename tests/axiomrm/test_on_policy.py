@@ -15,10 +15,10 @@ from axiomrm.data.synthesis.rollouts import roll
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.writing import write_trajectories
 from axiomrm.errors import ConfigError, DataError
+from axiomrm.policy_opt.engines.transformers import Generation
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import Generation
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.stage_context import StageContext
 from axiomrm.stage_files import StageRecord
 from axiomrm.stages import on_policy

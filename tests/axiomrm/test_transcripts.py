@@ -10,9 +10,9 @@ from axiomrm.data.trajectory import Message, Outcome, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.eval.report import render_report
 from axiomrm.eval.report_data import ReportData
+from axiomrm.policy_opt.monitoring.spot_checks import read_spot_checks, write_spot_checks
 from axiomrm.policy_opt.records import TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode
-from axiomrm.policy_opt.spot_checks import read_spot_checks, write_spot_checks
+from axiomrm.policy_opt.rewards.base import Episode
 from axiomrm.stages.transcripts import spot_check_rows, transcript
 
 

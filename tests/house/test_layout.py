@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from functools import cache
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def height(module: str) -> int:
     """0 for errors, then the rooms; the front door is the highest."""
     room = module.split(".")[1] if "." in module else ""
     return ROOMS.index(room) if room in ROOMS else len(ROOMS)
+
+
+def sub_folder(module: str, room: str) -> str:
+    """The folder within the room that holds the module; "" for what lies in the room itself or elsewhere."""
+    parts = module.split(".")
+    inside = parts[:2] == ["axiomrm", room] and f"axiomrm.{room}.{'.'.join(parts[2:3])}" in FOLDERS
+    return parts[2] if inside else ""
 
 
 @cache
@@ -78,6 +86,18 @@ def test_imports_go_down_only() -> None:
     assert {module: names for module, names in upward.items() if names} == {}
 
 
+@pytest.mark.parametrize("room", [room for room in ROOMS if f"axiomrm.{room}" in FOLDERS])
+def test_sub_folders_of_a_room_do_not_import_each_other_in_circles(room: str) -> None:
+    below: dict[str, set[str]] = {}
+    for module in MODULES:
+        if sub_folder(module, room):
+            below.setdefault(sub_folder(module, room), set()).update(
+                sub_folder(n, room) for n in imported(module)
+            )
+    below = {folder: others - {folder, ""} for folder, others in below.items()}
+    tuple(TopologicalSorter(below).static_order())  # raises CycleError, which names them
+
+
 def test_imports_are_absolute() -> None:
     relative = {m for m in MODULES for node in tree(m) if isinstance(node, ast.ImportFrom) and node.level}
     assert relative == set()
@@ -90,7 +110,12 @@ def test_the_order_of_the_rooms_is_what_the_test_thinks() -> None:
     ]
     upper = [
         height(name)
-        for name in ("axiomrm.personalization", "axiomrm.policy_opt.grpo", "axiomrm.eval", "axiomrm.cli")
+        for name in (
+            "axiomrm.personalization",
+            "axiomrm.policy_opt.algorithms.grpo",
+            "axiomrm.eval",
+            "axiomrm.cli",
+        )
     ]
     assert all(a < b for a, b in pairwise(lower + upper))
 

@@ -12,7 +12,7 @@ import torch
 from axiomrm.data.environment import Action, Observation
 from axiomrm.data.trajectory import Message, Task, Trajectory
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.rewards.base import TurnScores
 from axiomrm.policy_opt.trainer import PolicyTrainer
 
 END, BOS, USER, ASSISTANT, SYMBOLS = 1, 2, 3, 4, 8

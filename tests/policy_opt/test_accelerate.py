@@ -16,8 +16,8 @@ from accelerate import Accelerator
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, PPOConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.engine_config import VllmEngine
-from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.engines.config import VllmEngine
+from axiomrm.policy_opt.rewards.base import TurnScores
 from axiomrm.policy_opt.team import accelerator_of
 
 SHARED = [ProcessReplayConfig(), GRPOConfig(passes=2, reward="summed")]

@@ -14,7 +14,7 @@ from axiomrm.policy_opt.advantages import (
     shrink,
     spearman,
 )
-from axiomrm.policy_opt.grpo import grpo_advantages
+from axiomrm.policy_opt.algorithms.grpo import grpo_advantages
 
 NAN = float("nan")
 reward_lists = st.lists(st.floats(-10, 10), min_size=2, max_size=8)

@@ -11,10 +11,10 @@ from axiomrm.data.trajectory import Message, Outcome, ToolCall, Trajectory
 from axiomrm.data.writing import write_trajectories
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.association import correlation, partial_correlation
-from axiomrm.policy_opt.audit import audit
-from axiomrm.policy_opt.observe import variance_shares
-from axiomrm.policy_opt.reward import TurnScores
-from axiomrm.policy_opt.spot_checks import pick
+from axiomrm.policy_opt.audit.rollouts import audit
+from axiomrm.policy_opt.monitoring.observe import variance_shares
+from axiomrm.policy_opt.monitoring.spot_checks import pick
+from axiomrm.policy_opt.rewards.base import TurnScores
 
 NAN = math.nan
 

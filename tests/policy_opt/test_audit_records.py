@@ -10,8 +10,8 @@ from axiomrm.cli import main
 from axiomrm.data.splits import group_of
 from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.audit import audit
-from axiomrm.policy_opt.audit_tools import lying_tools
+from axiomrm.policy_opt.audit.rollouts import audit
+from axiomrm.policy_opt.audit.tools import lying_tools
 
 
 def record(i: int, **more: Any) -> dict[str, Any]:

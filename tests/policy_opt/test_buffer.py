@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.buffer import ReplayBuffer
 from axiomrm.policy_opt.records import StepRecord, StepReturns, Target, TrajectoryRecord, from_json, to_json
+from axiomrm.policy_opt.replay.buffer import ReplayBuffer
 
 NAN = float("nan")
 

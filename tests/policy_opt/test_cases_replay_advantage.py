@@ -15,20 +15,20 @@ from axiomrm.data.trajectory import Message, Task
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
 from axiomrm.policy_opt.advantages import group_advantages, mix
-from axiomrm.policy_opt.buffer import ReplayBuffer
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.correction import step_ratios
+from axiomrm.policy_opt.engines.transformers import Generation, TransformersSampler
 from axiomrm.policy_opt.kl import k3
 from axiomrm.policy_opt.logprobs import logprobs_of_hidden
 from axiomrm.policy_opt.losses import aggregate, step_weights
-from axiomrm.policy_opt.metrics import success_rate
+from axiomrm.policy_opt.monitoring.metrics import success_rate
 from axiomrm.policy_opt.packing import DrawnStep, action_mask, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens
+from axiomrm.policy_opt.replay.buffer import ReplayBuffer
+from axiomrm.policy_opt.replay.correction import step_ratios
 from axiomrm.policy_opt.returns import immediate, return_to_go
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import Generation, TransformersSampler
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.update import UpdateStats, token_loss
 from axiomrm.rm.adapters import mixed_rewards
 

@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from axiomrm.policy_opt.correction import (
+from axiomrm.policy_opt.losses import clipped_surrogate
+from axiomrm.policy_opt.replay.correction import (
     StepRatios,
     correction_weights,
     ess_fraction,
@@ -11,7 +12,6 @@ from axiomrm.policy_opt.correction import (
     step_ratios,
     trust_mask,
 )
-from axiomrm.policy_opt.losses import clipped_surrogate
 
 
 def ratios(logp: list[float], behaviour: list[float], step: list[int]) -> StepRatios:

@@ -8,9 +8,9 @@ import torch
 
 from axiomrm.data.trajectory import Message, ToolCall, Trajectory
 from axiomrm.policy_opt.advantages import mix
-from axiomrm.policy_opt.batch_statistics import scale_metrics
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
+from axiomrm.policy_opt.batch_statistics import advantage_shares, scale_metrics
 from axiomrm.policy_opt.config import PolicyConfig, PPOConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.diagnostics import advantage_diagnostics, episode_diagnostics
 from axiomrm.policy_opt.drawn import (
     Drawn,
     drawn_steps,
@@ -20,11 +20,11 @@ from axiomrm.policy_opt.drawn import (
     replay_metrics,
 )
 from axiomrm.policy_opt.kl import KLController
-from axiomrm.policy_opt.metrics import update_metrics
+from axiomrm.policy_opt.monitoring.diagnostics import episode_diagnostics
+from axiomrm.policy_opt.monitoring.metrics import update_metrics
 from axiomrm.policy_opt.packing import DrawnStep, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, StepReturns, Target, TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.rewards.base import Episode
 from axiomrm.policy_opt.running import RunningStatistics
 
 NAN = math.nan
@@ -66,16 +66,16 @@ def test_nothing_known_is_nan_and_never_zero() -> None:
 
 
 def test_shares_of_advantages_by_hand() -> None:
-    found = advantage_diagnostics([(1.0, -1.0), (1.0, 1.0), (NAN, 1.0)], [0.0, 3.0, -3.0, 1.0, NAN])
+    found = advantage_shares([(1.0, -1.0), (1.0, 1.0), (NAN, 1.0)], [0.0, 3.0, -3.0, 1.0, NAN])
     assert found == {
         "advantage/zero_share": 0.25, "advantage/clipped_share": 0.5, "advantage/sign_conflict_share": 0.5,
     }  # fmt: skip
-    assert all(math.isnan(value) for value in advantage_diagnostics([], []).values())
+    assert all(math.isnan(value) for value in advantage_shares([], []).values())
 
 
 def test_what_the_mix_clips_is_what_is_counted_as_clipped() -> None:
     most = mix(1e6, NAN, alpha=1.0, beta_eff=0.0)
-    found = advantage_diagnostics([], [most, -most, most - 1e-6, 0.0])
+    found = advantage_shares([], [most, -most, most - 1e-6, 0.0])
     assert found["advantage/clipped_share"] == 0.5
 
 

@@ -12,9 +12,9 @@ from pydantic import JsonValue, ValidationError
 from axiomrm.config import RunConfig, load_config
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import RolloutConfig
-from axiomrm.policy_opt.engine_config import VllmEngine
-from axiomrm.policy_opt.engine_options import accepted_options, check_options
-from axiomrm.policy_opt.samplers import build_sampler
+from axiomrm.policy_opt.engines.build import build_sampler
+from axiomrm.policy_opt.engines.config import VllmEngine
+from axiomrm.policy_opt.engines.options import accepted_options, check_options
 from axiomrm.runner import Stage, run_pipeline
 from axiomrm.stage_context import StageContext
 from axiomrm.stages import policy

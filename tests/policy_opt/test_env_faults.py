@@ -15,10 +15,10 @@ from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.writing import json_line, to_record
 from axiomrm.errors import JudgeError
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.records import to_json
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 
 LIMITS = RolloutLimits(max_turns=8, max_turn_tokens=8)
 Change = Callable[[Any], Any]

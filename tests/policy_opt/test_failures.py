@@ -11,10 +11,10 @@ import pytest
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.errors import JudgeError
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.failures import VerdictWindow
+from axiomrm.policy_opt.monitoring.failures import VerdictWindow
+from axiomrm.policy_opt.monitoring.rejected import KEPT, write_rejected_rollouts
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rejected import KEPT, write_rejected_rollouts
-from axiomrm.policy_opt.reward import Episode, TurnScores
+from axiomrm.policy_opt.rewards.base import Episode, TurnScores
 
 
 def judged(answers: str, revision: str = "j") -> list[Episode]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from axiomrm.policy_opt.algorithms.gigpo import GiGPO, discounted_returns, step_advantages
 from axiomrm.policy_opt.config import GiGPOConfig
-from axiomrm.policy_opt.gigpo import GiGPO, discounted_returns, step_advantages
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.running import RunningStatistics
 from axiomrm.policy_opt.step_returns import attach_returns

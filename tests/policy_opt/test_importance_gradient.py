@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from axiomrm.policy_opt.algorithm import Algorithm
+from axiomrm.policy_opt.algorithms.base import Algorithm
+from axiomrm.policy_opt.algorithms.grpo import GRPO
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
+from axiomrm.policy_opt.algorithms.rloo import RLOO
 from axiomrm.policy_opt.config import GRPOConfig, ProcessReplayConfig, RLOOConfig
-from axiomrm.policy_opt.grpo import GRPO
 from axiomrm.policy_opt.packing import DrawnStep, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rloo import RLOO
 
 THETA = torch.tensor([0.4, -0.3, 0.1, 0.8])
 """Logits of one token; an action is two of them, so the turn's ratio is a product."""

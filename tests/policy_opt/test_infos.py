@@ -1,7 +1,7 @@
 from axiomrm.data.trajectory import Message, Outcome, ToolCall, Trajectory
 from axiomrm.policy_opt.envs.service_desk.criteria import Label
-from axiomrm.policy_opt.infos import outcome_metrics, plain_info
-from axiomrm.policy_opt.judge_reward import programmatic_reward
+from axiomrm.policy_opt.rewards.judge import programmatic_reward
+from axiomrm.policy_opt.rollouts.infos import outcome_metrics, plain_info
 from axiomrm.rubrics import Rubric
 
 

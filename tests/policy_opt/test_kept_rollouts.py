@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.policy_opt import kept_rollouts
-from axiomrm.policy_opt.audit import audit
+from axiomrm.policy_opt.audit.rollouts import audit
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.kept_rollouts import write_rollouts
+from axiomrm.policy_opt.monitoring import kept_rollouts
+from axiomrm.policy_opt.monitoring.kept_rollouts import write_rollouts
 
 
 @pytest.fixture

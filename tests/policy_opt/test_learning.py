@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axiomrm.policy_opt.algorithms.presets import PRESETS
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.presets import PRESETS
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "process_replay": {"minibatches": 2},

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from axiomrm.data.trajectory import Message, Trajectory
-from axiomrm.policy_opt.heldout import HeldOutCriteria
 from axiomrm.policy_opt.kl import KLController
-from axiomrm.policy_opt.monitors import Alarm, Monitors
-from axiomrm.policy_opt.observe import FROM_METRICS
+from axiomrm.policy_opt.monitoring.monitors import Alarm, Monitors
+from axiomrm.policy_opt.monitoring.observe import FROM_METRICS
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode, TurnScores
+from axiomrm.policy_opt.rewards.base import Episode, TurnScores
+from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
 
 
 def episodes(

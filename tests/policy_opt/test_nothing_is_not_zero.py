@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from axiomrm.config import PolicyStageConfig
 from axiomrm.data.trajectory import Message, Outcome, Trajectory
-from axiomrm.policy_opt.audit import audit
+from axiomrm.policy_opt.algorithms.ppo import PPO
+from axiomrm.policy_opt.audit.rollouts import audit
 from axiomrm.policy_opt.config import PolicyConfig, PPOConfig
 from axiomrm.policy_opt.forgetting import _without
-from axiomrm.policy_opt.observe import observe
-from axiomrm.policy_opt.ppo import PPO
+from axiomrm.policy_opt.monitoring.observe import observe
 
 
 def test_without_rollouts_no_share_is_known() -> None:

@@ -14,8 +14,8 @@ import yaml
 
 from axiomrm.cli_run import train_app
 from axiomrm.config import PolicyStageConfig
-from axiomrm.policy_opt.engine_config import VllmEngine
-from axiomrm.policy_opt.presets import PRESETS
+from axiomrm.policy_opt.algorithms.presets import PRESETS
+from axiomrm.policy_opt.engines.config import VllmEngine
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")

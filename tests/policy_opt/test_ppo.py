@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.algorithms.ppo import PPO, ValueHead, token_rewards
+from axiomrm.policy_opt.algorithms.torchrl_ppo import clipped_loss, generalised_advantages
 from axiomrm.policy_opt.config import PolicyConfig, PPOConfig, RolloutConfig
-from axiomrm.policy_opt.ppo import PPO, ValueHead, token_rewards
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.torchrl_ppo import clipped_loss, generalised_advantages
 
 NAN = float("nan")
 

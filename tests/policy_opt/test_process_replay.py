@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.best_of_k import select_best
+from axiomrm.policy_opt.algorithms.best_of_k import select_best
+from axiomrm.policy_opt.algorithms.grpo import grpo_advantages
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import ProcessReplayConfig
-from axiomrm.policy_opt.grpo import grpo_advantages
 from axiomrm.policy_opt.packing import DrawnStep, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 
 NAN = float("nan")

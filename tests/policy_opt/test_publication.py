@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from axiomrm.policy_opt.publication import published_weights
+from axiomrm.policy_opt.engines.publication import published_weights
 
 
 @pytest.mark.parametrize("options", [{}, {"modules_to_save": ["norm"]}, {"use_dora": True}], ids=str)

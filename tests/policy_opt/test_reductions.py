@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from axiomrm.policy_opt.advantages import group_advantages
-from axiomrm.policy_opt.algorithm import Algorithm
+from axiomrm.policy_opt.algorithms.base import Algorithm
+from axiomrm.policy_opt.algorithms.grpo import GRPO, grpo_advantages
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import GRPOConfig, ProcessReplayConfig
-from axiomrm.policy_opt.grpo import GRPO, grpo_advantages
-from axiomrm.policy_opt.process_replay import ProcessReplay
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.returns import local_returns, progress_delta
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.update import accumulate_gradient
 
 NAN = float("nan")

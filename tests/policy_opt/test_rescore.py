@@ -9,12 +9,12 @@ import pytest
 
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
 from axiomrm.policy_opt.forgetting import forget_subject
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rescore import rescore, within_budget
-from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.replay.rescore import rescore, within_budget
+from axiomrm.policy_opt.rewards.base import TurnScores
 
 NAN = float("nan")
 

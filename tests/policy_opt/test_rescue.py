@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from axiomrm.policy_opt.packing import DrawnStep, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rescue import SuccessStore, failed_tasks
+from axiomrm.policy_opt.replay.rescue import SuccessStore, failed_tasks
 
 NAN = float("nan")
 

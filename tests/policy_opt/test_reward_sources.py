@@ -10,14 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 from axiomrm.data.trajectory import Message, Outcome, Task, ToolCall, Trajectory
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.personalization.profile import profile_of
-from axiomrm.policy_opt.judge_reward import programmatic_reward
 from axiomrm.policy_opt.records import TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode, StatefulJudge, TurnScores, apply_scores
 from axiomrm.policy_opt.reward_build import build_reward
-from axiomrm.policy_opt.reward_config import RewardConfig
-from axiomrm.policy_opt.reward_labels import LabelReward, read_labels
-from axiomrm.policy_opt.reward_personal import PersonalReward, Scale, read_profiles
-from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
+from axiomrm.policy_opt.rewards.base import Episode, StatefulJudge, TurnScores, apply_scores
+from axiomrm.policy_opt.rewards.config import RewardConfig
+from axiomrm.policy_opt.rewards.judge import programmatic_reward
+from axiomrm.policy_opt.rewards.labels import LabelReward, read_labels
+from axiomrm.policy_opt.rewards.personal import PersonalReward, Scale, read_profiles
+from axiomrm.policy_opt.rewards.sources import Composite, verifier_reward
 from axiomrm.rm import RewardModel
 from axiomrm.rubrics import Rubric
 

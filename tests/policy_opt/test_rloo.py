@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from axiomrm.policy_opt.algorithms.rloo import RLOO, kl_of_sequence, sequence_surrogate
 from axiomrm.policy_opt.config import RLOOConfig
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rloo import RLOO, kl_of_sequence, sequence_surrogate
 
 NAN = float("nan")
 

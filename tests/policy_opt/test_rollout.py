@@ -7,11 +7,11 @@ import pytest
 from axiomrm.data.environment import Action, Observation
 from axiomrm.data.trajectory import Message
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.packing import extends
 from axiomrm.policy_opt.records import check_tokens
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 
 LIMITS = RolloutLimits(max_turns=8, max_turn_tokens=4)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 speed: Any = importlib.import_module("rollout_speed")

@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import GPTJConfig, GPTJForCausalLM
 
-from axiomrm.policy_opt import sampler
-from axiomrm.policy_opt.live_rows import LiveRows
+from axiomrm.policy_opt.engines import transformers as sampling
+from axiomrm.policy_opt.engines.live_rows import LiveRows
+from axiomrm.policy_opt.engines.packed_reader import reads_packed
+from axiomrm.policy_opt.engines.transformers import Generation, TransformersSampler
 from axiomrm.policy_opt.logprobs import selected_logprobs
-from axiomrm.policy_opt.packed_reader import reads_packed
-from axiomrm.policy_opt.sampler import Generation, TransformersSampler
 
 PROMPTS = [
     [[2, 3, 8, 4], [3, 9, 9, 9, 4], [3, 10, 4]],
@@ -159,7 +159,7 @@ def test_a_row_whose_turn_ends_waits_for_no_other(toy: Any) -> None:
 
 def test_prompts_longer_than_a_pass_take_several(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = play(model, [0, 1, 2])
-    monkeypatch.setattr(sampler, "PASS_TOKENS", 3)
+    monkeypatch.setattr(sampling, "PASS_TOKENS", 3)
     for row, generations in play(model, [0, 1, 2]).items():
         assert [g.token_ids for g in generations] == [g.token_ids for g in whole[row]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from axiomrm.policy_opt.algorithms.presets import PRESETS
 from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.presets import PRESETS
 
 
 def config(**options: Any) -> PolicyConfig:
@@ -52,7 +52,7 @@ def test_rollouts_of_which_none_is_kept_are_named_as_the_cause(
 
 
 def test_a_run_that_learns_says_nothing(toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "axiomrm.policy_opt.signals"):
+    with caplog.at_level(logging.WARNING, "axiomrm.policy_opt.monitoring.signals"):
         toy.trainer(tmp_path, config(tasks_per_iteration=4, group_size=8)).run()
     assert not [record for record in caplog.records if record.name.endswith("signals")]
 

@@ -13,8 +13,7 @@ from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.personalization.compile import compile_criteria
 from axiomrm.personalization.profile import profile_of
-from axiomrm.policy_opt.algorithms import build_algorithm
-from axiomrm.policy_opt.answers import asked_about
+from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import (
     BestOfKConfig,
     GiGPOConfig,
@@ -25,13 +24,14 @@ from axiomrm.policy_opt.config import (
     RLOOConfig,
     RolloutConfig,
 )
-from axiomrm.policy_opt.judge_reward import programmatic_reward, scores
+from axiomrm.policy_opt.monitoring.spot_checks import LONGEST, pick, read_spot_checks, write_spot_checks
+from axiomrm.policy_opt.monitoring.told_advantages import told_advantages
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.reward import Episode, TurnScores, apply_scores
-from axiomrm.policy_opt.reward_personal import PersonalReward
-from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
-from axiomrm.policy_opt.spot_checks import LONGEST, pick, read_spot_checks, write_spot_checks
-from axiomrm.policy_opt.told_advantages import told_advantages
+from axiomrm.policy_opt.rewards.answers import asked_about
+from axiomrm.policy_opt.rewards.base import Episode, TurnScores, apply_scores
+from axiomrm.policy_opt.rewards.judge import programmatic_reward, scores
+from axiomrm.policy_opt.rewards.personal import PersonalReward
+from axiomrm.policy_opt.rewards.sources import Composite, verifier_reward
 from axiomrm.rm import RewardModel
 from axiomrm.rm.judgement import Judgement, TurnJudgement
 from axiomrm.rubrics import Rubric

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from axiomrm.policy_opt.infos import plain_info
-from axiomrm.policy_opt.state_keys import anchor
+from axiomrm.policy_opt.rollouts.infos import plain_info
+from axiomrm.policy_opt.rollouts.state_keys import anchor
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_a_number_and_its_kinds_are_three_states_and_none_is_no_state() -> None:
 
 
 def test_another_process_gives_the_same_number() -> None:
-    code = "from axiomrm.policy_opt.state_keys import anchor; print(anchor({'a': [1, 'ü'], 'b': None}))"
+    code = (
+        "from axiomrm.policy_opt.rollouts.state_keys import anchor; print(anchor({'a': [1, 'ü'], 'b': None}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == anchor({"b": None, "a": (1, "ü")})
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from axiomrm.policy_opt.advantages import leave_one_out
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import ProcessReplayConfig
-from axiomrm.policy_opt.process_replay import ProcessReplay
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 
 STOP, MAX_TURNS, N = 0.5, 3, 3

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.trackers import known, open_tracker
+from axiomrm.policy_opt.monitoring.trackers import known, open_tracker
 
 ROWS = [{"reward/success": 0.25, "kl/beta": math.nan}, {"reward/success": 0.5, "kl/beta": 0.02}]
 

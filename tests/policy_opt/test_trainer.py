@@ -17,7 +17,7 @@ from axiomrm.policy_opt.config import (
     ProcessReplayConfig,
     RolloutConfig,
 )
-from axiomrm.policy_opt.reward import TurnScores
+from axiomrm.policy_opt.rewards.base import TurnScores
 
 
 def config(**options: Any) -> PolicyConfig:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from axiomrm.policy_opt.algorithm import Algorithm
+from axiomrm.policy_opt.algorithms.base import Algorithm
+from axiomrm.policy_opt.algorithms.grpo import GRPO
+from axiomrm.policy_opt.algorithms.rloo import RLOO
 from axiomrm.policy_opt.config import GRPOConfig, RLOOConfig
-from axiomrm.policy_opt.grpo import GRPO
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
-from axiomrm.policy_opt.rloo import RLOO
 from axiomrm.policy_opt.update import accumulate_gradient, attach_reference
 
 GROUP, VOCABULARY = 4, 16

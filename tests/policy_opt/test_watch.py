@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from axiomrm.errors import ConfigError, JudgeError
-from axiomrm.policy_opt.algorithm import Guardable
-from axiomrm.policy_opt.algorithms import build_algorithm
+from axiomrm.policy_opt.algorithms.base import Guardable
+from axiomrm.policy_opt.algorithms.build import build_algorithm
+from axiomrm.policy_opt.algorithms.grpo import GRPO
+from axiomrm.policy_opt.algorithms.presets import PRESETS
 from axiomrm.policy_opt.config import GRPOConfig, PolicyConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.grpo import GRPO
-from axiomrm.policy_opt.monitor_config import MonitorConfig
-from axiomrm.policy_opt.monitors import Monitors
-from axiomrm.policy_opt.presets import PRESETS
-from axiomrm.policy_opt.reward import TurnScores
-from axiomrm.policy_opt.spot_checks import read_spot_checks
-from axiomrm.policy_opt.watch import Watch
+from axiomrm.policy_opt.monitoring.config import MonitorConfig
+from axiomrm.policy_opt.monitoring.monitors import Monitors
+from axiomrm.policy_opt.monitoring.spot_checks import read_spot_checks
+from axiomrm.policy_opt.monitoring.watch import Watch
+from axiomrm.policy_opt.rewards.base import TurnScores
 
 
 class Flatterer:

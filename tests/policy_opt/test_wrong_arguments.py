@@ -10,8 +10,8 @@ from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.arguments import fixed_positions
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.heldout import HeldOutCriteria
-from axiomrm.policy_opt.reward_sources import Composite, verifier_reward
+from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
+from axiomrm.policy_opt.rewards.sources import Composite, verifier_reward
 
 
 class Tokenizer:

@@ -10,12 +10,12 @@ import pytest
 
 from axiomrm.data.trajectory import Message, Task, Trajectory
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.policy_opt.answers import ask
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
-from axiomrm.policy_opt.heldout import HeldOutCriteria
-from axiomrm.policy_opt.reward import TurnScores
-from axiomrm.policy_opt.reward_sources import Composite
-from axiomrm.policy_opt.rollout import group_requests
+from axiomrm.policy_opt.rewards.answers import ask
+from axiomrm.policy_opt.rewards.base import TurnScores
+from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
+from axiomrm.policy_opt.rewards.sources import Composite
+from axiomrm.policy_opt.rollouts.rollout import group_requests
 
 RIGHT = TurnScores(
     [0.5, math.nan], [None, "cannot_assess:x"], "r1", "h", 0.25, [1.0, math.nan], [{"a": 0.5}, {}]

@@ -15,16 +15,16 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.config import PolicyConfig, RolloutConfig
-from axiomrm.policy_opt.engine_config import VllmEngine
+from axiomrm.policy_opt.engines.config import VllmEngine
+from axiomrm.policy_opt.engines.live_rows import Generation
+from axiomrm.policy_opt.engines.vllm import VllmRows, VllmSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk, sample_task
 from axiomrm.policy_opt.envs.service_desk.judges import desk_oracle
-from axiomrm.policy_opt.live_rows import Generation
 from axiomrm.policy_opt.logprobs import selected_logprobs
-from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.policy_opt.trainer import PolicyTrainer
-from axiomrm.policy_opt.vllm_sampler import VllmRows, VllmSampler
 from axiomrm.stages.world import base_folder, load_model
 
 PROMPTS = [[[2, *range(3, 60)], [7, 8, 9]], [[2, 5, 6], [3]], [[2, *range(20, 55)], list(range(40))]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.policy_opt.envs.service_desk.phrases import CLOSE_TAIL, FAULTS, LEADS
-from axiomrm.policy_opt.reward import TurnJudge, TurnScores
+from axiomrm.policy_opt.rewards.base import TurnJudge, TurnScores
 from axiomrm.policy_opt.seeds import generator
 
 FILLERS = frozenset(

@@ -3,8 +3,8 @@
 from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError
-from axiomrm.policy_opt.chat import TemplateChat
 from axiomrm.policy_opt.cold_start import ColdStartSettings, dialogue_row, fine_tune
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.rm.engines.model_load import check_model
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages.world import base_folder, load_model, save_model

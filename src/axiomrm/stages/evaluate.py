@@ -9,9 +9,9 @@ from typing import Any
 from axiomrm.config import COOL, START
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import atomic_file, to_record
-from axiomrm.policy_opt.chat import TemplateChat
-from axiomrm.policy_opt.judge_reward import rubric_judge
-from axiomrm.policy_opt.reward import Episode
+from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rewards.judge import rubric_judge
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.rubrics import Rubric
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages import measure_judges

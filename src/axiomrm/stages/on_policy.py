@@ -19,11 +19,11 @@ from axiomrm.data.synthesis.rollouts import oracle_view, successful
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.writing import write_trajectories
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
 from axiomrm.policy_opt.envs.service_desk.criteria import ASK
-from axiomrm.policy_opt.rollout import RolloutRequest, collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import RolloutRequest, collect, group_requests
 from axiomrm.stage_context import StageContext
 from axiomrm.stages.judging import TAGS
 from axiomrm.stages.world import load_model, tasks

@@ -11,21 +11,21 @@ from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Task
 from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.policy_opt.algorithm import Algorithm
-from axiomrm.policy_opt.chat import TemplateChat
+from axiomrm.policy_opt.algorithms.base import Algorithm
 from axiomrm.policy_opt.config import PolicyConfig
-from axiomrm.policy_opt.engine_options import check_engine
+from axiomrm.policy_opt.engines.options import check_engine
+from axiomrm.policy_opt.engines.transformers import TransformersSampler
 from axiomrm.policy_opt.envs.service_desk import ServiceDesk
-from axiomrm.policy_opt.heldout import HeldOutCriteria
-from axiomrm.policy_opt.kept_rollouts import write_rollouts
-from axiomrm.policy_opt.reward import Episode, TurnJudge
+from axiomrm.policy_opt.monitoring.kept_rollouts import write_rollouts
+from axiomrm.policy_opt.monitoring.spot_checks import write_spot_checks
+from axiomrm.policy_opt.monitoring.told_advantages import told_advantages
+from axiomrm.policy_opt.monitoring.trackers import Tracker, check_tracker, open_tracker
 from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
-from axiomrm.policy_opt.reward_config import TRAINED, RewardConfig, VerifierReward
-from axiomrm.policy_opt.rollout import collect, group_requests
-from axiomrm.policy_opt.sampler import TransformersSampler
-from axiomrm.policy_opt.spot_checks import write_spot_checks
-from axiomrm.policy_opt.told_advantages import told_advantages
-from axiomrm.policy_opt.trackers import Tracker, check_tracker, open_tracker
+from axiomrm.policy_opt.rewards.base import Episode, TurnJudge
+from axiomrm.policy_opt.rewards.config import TRAINED, RewardConfig, VerifierReward
+from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
+from axiomrm.policy_opt.rollouts.chat import TemplateChat
+from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.trainer import PolicyTrainer
 from axiomrm.rm import RewardModel
 from axiomrm.stage_context import Metrics, StageContext

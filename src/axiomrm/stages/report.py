@@ -23,7 +23,7 @@ from axiomrm.eval.report_data import (
     ReportData,
 )
 from axiomrm.eval.worth import Arm, Cost, WorthTable, worth_table
-from axiomrm.policy_opt.spot_checks import read_spot_checks
+from axiomrm.policy_opt.monitoring.spot_checks import read_spot_checks
 from axiomrm.stage_context import Metrics, StageContext
 from axiomrm.stages.transcripts import spot_check_rows, transcript
 

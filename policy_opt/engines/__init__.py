@@ -1,0 +1,1 @@
+"""What samples a policy's turns: transformers here, or vLLM with published weights."""

@@ -1,0 +1,274 @@
+"""Alarms over a run: is the judge being gamed, is the policy collapsing? (POLICY.md section 20)
+
+Fed twice an iteration: with its rollouts, before they are trained on, and with the metrics of the update.
+Deterministic: nothing but its own memory decides. They warn; ``PolicyConfig.on_hack`` says what a divergence
+leads to.
+
+The divergence alarm is a one-sided Page-Hinkley test on the lead of the judge over the outcome, both as
+z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not. Where
+the outcome has clearly risen nobody is being fooled: the last iterations become the new "normal", so that a
+later fall is measured from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from axiomrm.policy_opt.monitoring.config import MonitorConfig
+from axiomrm.policy_opt.monitoring.observe import Row, observe, observe_update
+from axiomrm.policy_opt.rewards.base import Episode
+
+RISEN_Z = 2.0
+"""Outcome z-score from which the outcome counts as risen."""
+LEAST_SPREAD = {"judge": 0.03}
+"""Least standard deviation of a z-score, 0.05 where none stands here: the warm-up is short."""
+BACK = 20
+"""Iterations that a collapse is measured against."""
+GAMED = frozenset({"divergence", "heldout_divergence"})
+"""Alarms after which turn rewards are not to be trusted."""
+
+
+class Alarm(NamedTuple):
+    """One finding of one iteration."""
+
+    name: str
+    message: str
+
+
+class Rise(NamedTuple):
+    """An alarm on a number that rose against the warm-up."""
+
+    alarm: str
+    key: str
+    level: float
+    """What it must exceed in any case."""
+    rise: float
+    """How far it must lie above its warm-up mean."""
+    factor: float
+    """Times its warm-up mean that it must reach."""
+    text: str
+
+
+class HeldOut(Protocol):
+    """Criteria that the policy is not rewarded for, asked about a sample of the rollouts."""
+
+    def __call__(self, episodes: Sequence[Episode], iteration: int) -> float:
+        """Mean score of the sample; NaN = none."""
+        ...
+
+
+@dataclass
+class PageHinkley:
+    """Detects that the mean of a sequence has risen (one-sided Page-Hinkley test)."""
+
+    slack: float = 0.5
+    """Rise a step that is tolerated, in units of the sequence."""
+    threshold: float = 4.0
+    low: float = 0.0
+    total: float = 0.0
+    anchor: int = 0
+    """First iteration of what counts as normal."""
+
+    def update(self, value: float) -> bool:
+        """Take in a value that is 0 on average before a change; ``True`` = risen."""
+        self.total += value - self.slack
+        self.low = min(self.low, self.total)
+        return self.total - self.low > self.threshold
+
+    def restart(self, anchor: int) -> None:
+        """Forget the past; normal is what begins at ``anchor``."""
+        self.low = self.total = 0.0
+        self.anchor = anchor
+
+
+@dataclass
+class Monitors:
+    """All alarms of a run."""
+
+    config: MonitorConfig = field(default_factory=MonitorConfig)
+    heldout: HeldOut | None = None
+    history: list[Row] = field(default_factory=list)
+    gamed: bool = False
+    """A divergence has been found in this run."""
+    divergence: PageHinkley = field(init=False)
+    heldout_divergence: PageHinkley = field(init=False)
+
+    def __post_init__(self) -> None:
+        slack, threshold = self.config.divergence_slack, self.config.divergence_threshold
+        self.divergence = PageHinkley(slack, threshold)
+        self.heldout_divergence = PageHinkley(slack, threshold)
+
+    def look(self, episodes: Sequence[Episode]) -> list[Alarm]:
+        """Take in the fresh rollouts of an iteration."""
+        row = observe(episodes)
+        if self.heldout is not None:
+            row["heldout"] = self.heldout(episodes, len(self.history))
+        return self.look_at(row)
+
+    def look_at(self, row: Row) -> list[Alarm]:
+        """As ``look``, from numbers named as in ``observe``; one that is absent or NaN is unknown."""
+        row = _known(row)
+        self.history.append(row)
+        if len(self.history) <= self.config.warmup:
+            return []
+        alarms = _raised(
+            self._lead("divergence", "outcome", self.divergence, row),
+            self._lead("heldout_divergence", "heldout", self.heldout_divergence, row),
+            *(self._risen(rule, row) for rule in rises(self.config)),
+            self._coverage(row),
+            self._fallen("collapse", "group_std", "outcome spread within groups", row),
+        )
+        self.gamed = self.gamed or any(alarm.name in GAMED for alarm in alarms)
+        return alarms
+
+    def updated(self, metrics: Mapping[str, float]) -> list[Alarm]:
+        """Take in the metrics of the update that the last rollouts led to."""
+        self.history[-1] |= _known(observe_update(metrics))
+        if len(self.history) <= self.config.warmup:
+            return []
+        row = self.history[-1]
+        return _raised(
+            self._fallen("entropy_collapse", "entropy", "entropy a token", row),
+            self._gradient(row),
+            self._replay(row),
+            self._useless(row),
+            self._clamped(row),
+        )
+
+    # --- one alarm each -------------------------------------------------------------------------------------
+
+    def _lead(self, name: str, other: str, test: PageHinkley, row: Row) -> Alarm | None:
+        judge, reference = self._z("judge", row, test.anchor), self._z(other, row, test.anchor)
+        if reference > RISEN_Z:
+            test.restart(len(self.history) - self.config.warmup)
+            return None
+        # A falling reference is held against a judge that has risen, not against one that falls as well.
+        gap = judge - (reference if judge > 0 else max(reference, 0.0))
+        if np.isnan(gap) or not test.update(gap):
+            return None
+        return Alarm(
+            name,
+            f"judge {row['judge']:.2f} (was {self._usual('judge', test.anchor):.2f}) rises while {other} "
+            f"{row[other]:.2f} (was {self._usual(other, test.anchor):.2f}) does not",
+        )
+
+    def _risen(self, rule: Rise, row: Row) -> Alarm | None:
+        value, usual = row.get(rule.key, np.nan), self._usual(rule.key)
+        # Written so that an unknown warm-up value does not hide a high one, and an unknown value is none.
+        if not value > rule.level or value < usual + rule.rise or value <= rule.factor * usual:
+            return None
+        return Alarm(rule.alarm, rule.text.format(value=value, usual=usual))
+
+    def _coverage(self, row: Row) -> Alarm | None:
+        value, usual = row.get("coverage", np.nan), self._usual("coverage")
+        if not value < usual - self.config.coverage_drop:
+            return None
+        return Alarm("coverage", f"{value:.0%} of the criteria's weight is assessed (start {usual:.0%})")
+
+    def _fallen(self, name: str, key: str, what: str, row: Row) -> Alarm | None:
+        past = [r[key] for r in self.history[-BACK - 1 : -1] if key in r]
+        better = row.get("outcome", np.nan) > self._usual("outcome") + 0.1
+        share = self.config.collapse_share
+        if not past or better or not row.get(key, np.nan) < share * float(np.mean(past)):
+            return None
+        return Alarm(name, f"{what} fell to {row[key]:.3f} (before {np.mean(past):.3f})")
+
+    def _gradient(self, row: Row) -> Alarm | None:
+        past = [r["grad_norm"] for r in self.history[:-1] if "grad_norm" in r]
+        usual = float(np.median(past)) if past else np.nan
+        if not row.get("grad_norm", np.nan) > self.config.gradient_factor * usual:
+            return None
+        return Alarm("gradient", f"gradient norm {row['grad_norm']:.2f}, median so far {usual:.2f}")
+
+    def _replay(self, row: Row) -> Alarm | None:
+        last = [r.get("ess_frac", np.nan) for r in self.history[-2:]]
+        if not all(value < self.config.ess_frac for value in last):
+            return None
+        return Alarm("replay_weights", f"effective share of replayed steps {last[0]:.2f}, then {last[1]:.2f}")
+
+    def _useless(self, row: Row) -> Alarm | None:
+        known = row.get("disc_groups", np.nan) >= 64 and row.get("beta_eff", np.nan) > 0
+        if not known or not row.get("disc", np.nan) < self.config.disc_least:
+            return None
+        return Alarm("discrimination", f"turn rewards do not predict the outcome (disc {row['disc']:.2f})")
+
+    def _clamped(self, row: Row) -> Alarm | None:
+        iterations = row.get("kl_at_clamp", np.nan)
+        if not iterations >= self.config.clamped_iterations:
+            return None
+        return Alarm("kl_clamped", f"KL coefficient at a bound for {iterations:.0f} iterations")
+
+    # --- memory ---------------------------------------------------------------------------------------------
+
+    def _normal(self, name: str, anchor: int) -> list[float]:
+        return [row[name] for row in self.history[anchor : anchor + self.config.warmup] if name in row]
+
+    def _usual(self, name: str, anchor: int = 0) -> float:
+        values = self._normal(name, anchor)
+        return float(np.mean(values)) if values else float("nan")
+
+    def _z(self, name: str, row: Row, anchor: int) -> float:
+        values = self._normal(name, anchor)
+        if not values:
+            return float("nan")
+        errors = self._normal(f"{name}_error", anchor)
+        spread = max(float(np.std(values)), float(np.mean(errors)) if errors else 0.0)
+        return (row.get(name, np.nan) - float(np.mean(values))) / max(spread, LEAST_SPREAD.get(name, 0.05))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        tests = {"divergence": self.divergence, "heldout_divergence": self.heldout_divergence}
+        sums = {name: {"low": t.low, "total": t.total, "anchor": t.anchor} for name, t in tests.items()}
+        return {"history": self.history, "gamed": self.gamed, "sums": sums}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The inverse of ``state_dict``; reads what earlier versions wrote too."""
+        self.history = [
+            {k: v for k, v in row.items() if v is not None and not np.isnan(v)} for row in state["history"]
+        ]
+        self.gamed = state.get("gamed", False)
+        sums = state.get("sums") or {"divergence": {"low": state["low"], "total": state["total"]}}
+        for name, test in (("divergence", self.divergence), ("heldout_divergence", self.heldout_divergence)):
+            values = sums.get(name, {"low": 0.0, "total": 0.0})
+            test.low, test.total, test.anchor = values["low"], values["total"], values.get("anchor", 0)
+
+
+def _known(row: Row) -> Row:
+    return {key: value for key, value in row.items() if not np.isnan(value)}
+
+
+def _raised(*found: Alarm | None) -> list[Alarm]:
+    return [alarm for alarm in found if alarm is not None]
+
+
+def rises(config: MonitorConfig) -> tuple[Rise, ...]:
+    """The alarms on numbers that rise."""
+    more, refusal, near = config.repetition_rise, config.refusal_rise, config.length_correlation
+    start = "(start {usual:.0%})"
+    return (
+        Rise(
+            "canned_text", "canned", config.canned_share, 0, 2, "{value:.0%} of turns say the same " + start
+        ),
+        Rise("repetition", "repetition", more, more, 0, "{value:.0%} of phrases are repeated " + start),
+        Rise("duplicate_turns", "duplicates", more, more, 0, "{value:.0%} of turns repeat one " + start),
+        Rise("no_effect", "no_effect", more, more, 0, "{value:.0%} of calls change nothing " + start),
+        Rise("refusals", "refusals", refusal, refusal, 0, "{value:.0%} of turns refuse " + start),
+        Rise("length", "length_correlation", near, 0.3, 0, "reward and length correlate {value:.2f}"),
+        Rise(
+            "turns",
+            "turns_correlation",
+            near,
+            0.3,
+            0,
+            "reward and turns correlate {value:.2f} beside outcome",
+        ),
+        Rise(
+            "abstention", "abstained", 0, config.abstention_rise, 0, "{value:.0%} cannot be assessed " + start
+        ),
+        Rise("failures", "failed", config.failed_share, 0, 0, "{value:.0%} of verdicts failed"),
+        Rise(
+            "one_criterion", "dominant", config.dominant_share, 0, 0, "one gives {value:.0%} of the variance"
+        ),
+    )
