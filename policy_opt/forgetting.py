@@ -1,38 +1,61 @@
-"""Consent withdrawn: a subject's trajectories leave a policy run's checkpoint.
+"""Consent withdrawn: a subject's trajectories leave a policy run's checkpoint and its files of transcripts.
 
 Covers: the replay buffer with transcripts, stored successes, success rates of the tasks they came from, the
-scale of the subject's personal reward.
+scale of the subject's personal reward; rows of spot checks, alarms, rejected and kept rollouts whose task
+names the subject.
 
 Does not cover: weights that were trained on them; sums over many trajectories (running baselines and scales,
-leave-one-out means of others in their groups); ``metrics.jsonl``; spot checks, rejected and kept rollouts
-and reports, which hold transcripts; a trainer that is running, which writes its own state again: it is
-refused, stop it first.
+leave-one-out means of others in their groups); ``metrics.jsonl``; transcripts that were copied elsewhere; a
+trainer that is running, which writes its own state again: it is refused, stop it first.
 """
 
 import json
-import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt import checkpoint
 from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import PolicyConfig
 
+OWN_TRANSCRIPTS = ("alarms.jsonl", "rejected.jsonl")
+"""What a trainer writes into its folder."""
 
-def forget_subject(folder: Path, subject: str) -> int:
-    """Rewrite the newest checkpoint in ``folder`` without the subject; returns how many records went.
 
-    A kill leaves the old state or the new one.
+class Forgotten(NamedTuple):
+    """What went."""
+
+    stored: int
+    """Trajectories that were kept for training."""
+    transcripts: int
+    """Rows of files for people to read."""
+
+
+def forget_subject(folder: Path, subject: str, transcripts: Sequence[Path] = ()) -> Forgotten:
+    """Rewrite the newest checkpoint in ``folder``, and files of transcripts, without the subject.
+
+    A kill leaves each file as it was or without them; the same call then does the rest.
+
+    Args:
+        folder: of the trainer.
+        subject: the token in a task's feature ``subject``.
+        transcripts: files beside those of the trainer's folder; one that is not there is passed over.
 
     Raises:
-        ConfigError: no checkpoint there, or a trainer that works on it.
+        ConfigError: no subject is given, no checkpoint is there, or a trainer works on it.
     """
-    path = checkpoint.latest(Path(folder))
+    folder = Path(folder)
+    if not subject:
+        raise ConfigError("the subject is empty; it names whose trajectories go")
+    path = checkpoint.latest(folder)
     if path is None:
         raise ConfigError(f"{folder}: no checkpoint of a policy run")
-    with checkpoint.held(Path(folder)):
-        return _rewritten(path, subject)
+    files = [*(folder / name for name in OWN_TRANSCRIPTS), *map(Path, transcripts)]
+    with checkpoint.held(folder):
+        stored = _rewritten(path, subject)
+        return Forgotten(stored, sum(_cut(file, subject) for file in files if file.is_file()))
 
 
 def _rewritten(path: Path, subject: str) -> int:
@@ -43,13 +66,29 @@ def _rewritten(path: Path, subject: str) -> int:
     judge = _without(state.get("judge"), subject)
     if gone or judge != state.get("judge"):
         state["algorithm"], state["judge"] = algorithm.state_dict(), judge
-        partial = path / "state.json.partial"
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path / "state.json")
+        with atomic_file(path / "state.json") as handle:
+            json.dump(state, handle)
     return gone
+
+
+def _cut(path: Path, subject: str) -> int:
+    """Rewrite a file of transcripts without the subject's rows; returns how many went."""
+    with path.open(encoding="utf-8") as handle:
+        lines = list(handle)
+    kept = [line for line in lines if not _is_of(line, subject)]
+    if len(kept) < len(lines):
+        with atomic_file(path) as handle:
+            handle.writelines(kept)
+    return len(lines) - len(kept)
+
+
+def _is_of(line: str, subject: str) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:  # the end that a kill cut
+        return subject in line
+    task = row.get("trajectory", row).get("task") or {}
+    return bool((task.get("features") or {}).get("subject") == subject)
 
 
 def _without(state: Any, subject: str) -> Any:

@@ -144,4 +144,5 @@ def read_spot_checks(path: Path) -> list[dict[str, Any]]:
     """The rows of such a file; none if it is not there."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as handle:  # str.splitlines would cut texts at U+2028 and U+0085
+        return [json.loads(line) for line in handle]

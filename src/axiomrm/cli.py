@@ -82,6 +82,12 @@ VERBS = {
         "Say whether a reward predicts success and looks gamed, from rollouts.",
         target="audit_file",
     ),
+    "forget": Verb(
+        "axiomrm.cli_forget",
+        "Take a user who withdrew consent out of a run.",
+        target="forget",
+        extra="train",
+    ),
     "rubric": Verb("axiomrm.cli_rubric", "Lint, show and start rubrics."),
 }
 

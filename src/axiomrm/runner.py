@@ -27,7 +27,14 @@ from axiomrm.manifest import build_manifest, check_same_run, read_manifest, writ
 from axiomrm.progress import Reporter, Silent
 from axiomrm.runlock import GUARD, LOCK, run_lock
 from axiomrm.stage_context import Stage, StageContext
-from axiomrm.stage_files import StageRecord, clean_partial, output_hashes, read_record, upstream_hash
+from axiomrm.stage_files import (
+    StageRecord,
+    clean_partial,
+    output_hashes,
+    read_record,
+    upstream_hash,
+    write_record,
+)
 
 __all__ = ["Interrupted", "RunResult", "Stage", "StageContext", "read_run", "run_one", "run_pipeline"]
 
@@ -265,8 +272,7 @@ def _run_stage(stage: Stage, context: StageContext, position: tuple[int, int]) -
         resumed=resumed,
         finished_at=_now(),
     )
-    with atomic_file(context.stage_dir / "done.json") as handle:
-        handle.write(record.to_json())
+    write_record(context.stage_dir, record)
     context.kill_point("done")
     _event(context, "finished")
     context.reporter.finished(stage.name, metrics, seconds)

@@ -2,16 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from axiomrm.data.trajectory import finite_json
+from axiomrm.data.writing import atomic_file
 from axiomrm.errors import ConfigError
 from axiomrm.manifest import path_hash
 
 OWN = {"start.json", "done.json"}
+SIDE = ("metrics.jsonl", "spot_checks.jsonl", "rollouts.jsonl")
+"""Outputs that no later stage computes from: wall-clock times, and transcripts, which a user may withdraw."""
+TRAINER = "training"
+"""A trainer's own folder, of which the same holds."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,12 @@ def read_record(stage_dir: Path) -> StageRecord | None:
         ) from error
 
 
+def write_record(stage_dir: Path, record: StageRecord) -> None:
+    """Make a stage a finished one."""
+    with atomic_file(stage_dir / "done.json") as handle:
+        handle.write(record.to_json())
+
+
 def output_hashes(stage_dir: Path) -> dict[str, str]:
     """SHA-256 of every file a stage put out, by path inside its folder."""
     files = sorted(p for p in stage_dir.rglob("*") if p.is_file() and not _is_partial(p))
@@ -63,15 +74,22 @@ def output_hashes(stage_dir: Path) -> dict[str, str]:
     return {name: path_hash(path) for name, path in names.items() if name not in OWN}
 
 
-def upstream_hash(finished: Mapping[str, StageRecord]) -> str:
-    """One hash over the outputs of all earlier stages, in order.
+def restamp(stage_dir: Path, files: Iterable[Path]) -> None:
+    """Files that a finished stage had put out were rewritten on purpose: its record follows."""
+    record = read_record(stage_dir)
+    if record is None:
+        return
+    names = {path.relative_to(stage_dir).as_posix(): path for path in files}
+    hashes = {name: path_hash(path) for name, path in names.items() if name in record.outputs}
+    write_record(stage_dir, replace(record, outputs={**record.outputs, **hashes}))
 
-    ``metrics.jsonl`` holds wall-clock times and is read by no later computation, so it does not count.
-    """
+
+def upstream_hash(finished: Mapping[str, StageRecord]) -> str:
+    """One hash over the outputs of all earlier stages, in order, without those that no later one reads."""
     digest = hashlib.sha256()
     for stage, record in finished.items():
         for name, sha in sorted(record.outputs.items()):
-            if not name.endswith("metrics.jsonl"):
+            if not name.endswith(SIDE) and TRAINER not in name.split("/")[:-1]:
                 digest.update(f"{stage}/{name}\0{sha}\n".encode())
     return digest.hexdigest()
 

@@ -146,8 +146,8 @@ def forgets(folder: Path) -> None:
     before = json.loads(state.read_text())
     n = sum(r["subject"] == "u0" for r in before["algorithm"]["buffer"]["records"])
     n += sum(r["subject"] == "u0" for r in before["algorithm"]["successes"])
-    assert n > 0 and forget_subject(folder, "u0") == n
+    assert n > 0 and forget_subject(folder, "u0") == (n, 0)
     assert '"u0"' not in state.read_text() and '"u1"' in state.read_text()
-    assert forget_subject(folder, "u0") == 0
+    assert forget_subject(folder, "u0") == (0, 0)
     with pytest.raises(ConfigError, match="no checkpoint"):
         forget_subject(folder / "nowhere", "u0")

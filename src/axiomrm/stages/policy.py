@@ -24,6 +24,8 @@ from axiomrm.policy_opt.reward_build import JudgeFor, build_reward, check_reward
 from axiomrm.policy_opt.rewards.base import Episode, TurnJudge
 from axiomrm.policy_opt.rewards.config import TRAINED, RewardConfig, VerifierReward
 from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
+from axiomrm.policy_opt.rewards.personal import read_profiles
+from axiomrm.policy_opt.rewards.users import for_users
 from axiomrm.policy_opt.rollouts.chat import TemplateChat
 from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
 from axiomrm.policy_opt.trainer import PolicyTrainer
@@ -119,7 +121,7 @@ class _Arm:
             self.model,
             self.chat,
             ServiceDesk,
-            tasks("train", "policy", TRAIN_TASKS, seed),
+            self._tasks(),
             self.settings,
             self.folder / "training",
             turn_judge=source(config.reward, judge_for),
@@ -128,6 +130,12 @@ class _Arm:
             tracker=tracker,
         )
         return trainer
+
+    def _tasks(self) -> list[Task]:
+        """The training tasks; with personal rewards each is one of their users'."""
+        files = set(self.ctx.config.profile_paths().values())
+        tokens = {token for path in files for token in read_profiles(path)[0]}
+        return for_users(tasks("train", "policy", TRAIN_TASKS, self.ctx.seed), tokens)
 
     def measure(self, done: int) -> None:
         """Dev success after ``done`` iterations."""

@@ -1,0 +1,60 @@
+"""``axiomrm forget``: a user withdrew consent, so their dialogues leave a run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from axiomrm.cli_run import report_command
+from axiomrm.config import RunConfig, load_config
+from axiomrm.data.jsonl import Rejected, read_records
+from axiomrm.errors import ConfigError
+from axiomrm.runlock import run_lock
+from axiomrm.runner import read_run
+from axiomrm.stage_files import restamp
+
+CHECKPOINTS = "checkpoint-*"
+TRANSCRIPTS = ("spot_checks.jsonl", "rollouts.jsonl")
+"""What an arm has beside its trainer's folder."""
+
+
+def forget(
+    run: Annotated[Path, typer.Argument(help="run folder, e.g. runs/quickstart")],
+    subject: Annotated[str, typer.Argument(help="the user's opaque token")],
+) -> None:
+    """Take a user's dialogues out of a run: stored rollouts, transcripts, their reward's scale, the report.
+
+    What weights have learned stays, and so do sums over many rollouts. Stop a run that is going on first.
+    """
+    measured = "evaluate" in read_run(run).records
+    arms = sorted(folder.parent for folder in run.glob("policy/*/training") if any(folder.glob(CHECKPOINTS)))
+    if not arms:
+        raise ConfigError(f"{run}: no policy was trained here yet, so it holds nobody's dialogues")
+    with run_lock(run):
+        restamp(run / "policy", [file for arm in arms for file in _without(arm, subject)])
+    if measured and (run / "report.html").exists():
+        report_command(run)
+    for path in _profiles_with(load_config(run / "config.yaml"), subject):
+        typer.echo(f"{path}: take the user's line out of it too, before the run goes on", err=True)
+
+
+def _without(arm: Path, subject: str) -> list[Path]:
+    """Take the user out of an arm; returns the files that may have been rewritten."""
+    from axiomrm.policy_opt.forgetting import OWN_TRANSCRIPTS, forget_subject  # torch
+
+    training, beside = arm / "training", [arm / name for name in TRANSCRIPTS]
+    gone = forget_subject(training, subject, beside)
+    typer.echo(f"{arm.name}: {gone.stored} stored rollouts, {gone.transcripts} rows of transcripts")
+    return [
+        *beside,
+        *(training / name for name in OWN_TRANSCRIPTS),
+        *training.glob(f"{CHECKPOINTS}/state.json"),
+    ]
+
+
+def _profiles_with(config: RunConfig, subject: str) -> Iterator[Path]:
+    for path in sorted(set(config.profile_paths().values())):
+        rows = [item.value for item in read_records(path) if not isinstance(item, Rejected)]
+        if any(row.get("subject") == subject for row in rows):
+            yield path
