@@ -40,7 +40,8 @@ def missing(planner: Planner, args: argparse.Namespace) -> list[Run]:
     """Runs of the stage that no row has yet, each once."""
     rows = read_rows(args.results)
     done = {row["digest"] for found in rows.values() for row in found}
-    runs = {run.digest: run for run in planner.needed(stage_of(args), rows) if run.digest not in done}
+    needed = planner.needed(stage_of(args), rows, args.arms)
+    runs = {run.digest: run for run in needed if run.digest not in done}
     return [run for run in runs.values() if not args.arms or run.arm in args.arms]
 
 

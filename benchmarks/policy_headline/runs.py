@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -78,26 +78,35 @@ class Planner:
     def __init__(self, scale: Scale, start: str, judge: str | None = None) -> None:
         self.scale, self.start, self.judge = scale, start, judge
 
-    def needed(self, stage: str, rows: Mapping[str, Sequence[Row]]) -> list[Run]:
+    def needed(
+        self, stage: str, rows: Mapping[str, Sequence[Row]], arms: Collection[str] | None = None
+    ) -> list[Run]:
         """Every run of ``stage``, done or not; for ``tune`` as far as the finished ones tell.
 
         Args:
+            stage: its name.
             rows: finished rows by stage; stages after tuning read its choice there.
+            arms: of ``fresh`` these alone, and no other needs to be tuned; default: all.
 
         Raises:
             ConfigError: the scale lacks an arm that the stage compares.
+            SystemExit: an arm of the stage is not tuned yet.
         """
         self._check_arms(stage)
         if stage == "tune":
             return list(self.tuning(rows.get("tune", ())))
-        rates = {arm: choice.rate for arm, choice in self.choices(rows.get("tune", ())).items()}
+        compared = self._compared(stage, arms)
+        rates = {arm: choice.rate for arm, choice in self.choices(rows.get("tune", ()), compared).items()}
         if stage == "fresh":
-            return [
-                self.run(stage, arm, rates[arm], s) for arm in self.scale.arms for s in self.scale.seeds(arm)
-            ]
+            return [self.run(stage, arm, rates[arm], s) for arm in compared for s in self.scale.seeds(arm)]
         if stage == "trained":
             return [self._trained(rates[OURS], seed) for seed in self.scale.fresh_seeds]
         return list(self._sweep(stage.removeprefix("sweep-"), rates, self.rival(rows.get("tune", ()))))
+
+    def _compared(self, stage: str, arms: Collection[str] | None) -> list[str]:
+        """The arms whose tuned rates the stage uses."""
+        used = {*NEEDS[stage], *(GRPO if stage.startswith("sweep-") else ())} if stage in NEEDS else arms
+        return [arm for arm in self.scale.arms if used is None or arm in used]
 
     def _check_arms(self, stage: str) -> None:
         lacking = [arm for arm in NEEDS.get(stage, ()) if arm not in self.scale.arms]
@@ -130,13 +139,13 @@ class Planner:
 
         return choose(self.scale, self.scale.grid(arm), found)
 
-    def choices(self, rows: Sequence[Row]) -> dict[str, Choice]:
-        """Of every arm.
+    def choices(self, rows: Sequence[Row], arms: Collection[str] | None = None) -> dict[str, Choice]:
+        """Of these arms; default: of all.
 
         Raises:
             SystemExit: an arm is not tuned yet.
         """
-        found = {arm: self.choice(arm, rows) for arm in self.scale.arms}
+        found = {arm: self.choice(arm, rows) for arm in self.scale.arms if arms is None or arm in arms}
         missing = [arm for arm, choice in found.items() if choice.rate is None]
         if missing:
             raise SystemExit(f"not tuned yet: {', '.join(missing)}; run `run.py tune` first")
@@ -144,8 +153,8 @@ class Planner:
 
     def rival(self, rows: Sequence[Row]) -> str:
         """The outcome-GRPO that tuned better on dev tasks; GRPO's sweeps use it."""
-        choices = self.choices(rows)
-        return min((a for a in GRPO if a in choices), key=lambda arm: choices[arm].score or (0.0, 0.0))
+        choices = self.choices(rows, GRPO)
+        return min(choices, key=lambda arm: choices[arm].score or (0.0, 0.0))
 
     def run(self, stage: str, arm: str, rate: float | None, seed: int, **changes: Any) -> Run:
         """A run at the headline's setting, or with ``horizon``, ``judge``, ``algorithm``, ``on_hack``, ``variant`` changed."""

@@ -48,6 +48,8 @@ def test_every_stage_runs_to_rows_and_a_report(tmp_path: Path) -> None:
     stages = {"tune": 3, "fresh": 6, "sweep-horizon": 0, "sweep-noise": 2}
     with pytest.raises(SystemExit, match="not tuned yet: grpo, process, process_replay"):
         planner.needed("fresh", {})
+    with pytest.raises(SystemExit, match="not tuned yet: process;"):
+        planner.needed("fresh", {}, ["process"])
     for stage, expected in stages.items():
         rows = runs.read_rows(results)
         done = {row["digest"] for found in rows.values() for row in found}
