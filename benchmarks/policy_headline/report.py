@@ -35,7 +35,7 @@ class Rows:
     def of(self, stage: str) -> dict[tuple[str, str], list[Row]]:
         """``(arm, variant)`` to rows in order of seeds; ``{}`` while the stage cannot be planned."""
         try:
-            runs = self.planner.needed(stage, self.rows)
+            runs = self.planner.needed(stage, self.rows, self.planner.tuned(self.rows.get("tune", ())))
         except (SystemExit, ConfigError):
             return {}
         found: dict[tuple[str, str], list[Row]] = {}

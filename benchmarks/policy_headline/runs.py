@@ -139,6 +139,10 @@ class Planner:
 
         return choose(self.scale, self.scale.grid(arm), found)
 
+    def tuned(self, rows: Sequence[Row]) -> list[str]:
+        """The arms whose rate is chosen."""
+        return [arm for arm in self.scale.arms if self.choice(arm, rows).rate is not None]
+
     def choices(self, rows: Sequence[Row], arms: Collection[str] | None = None) -> dict[str, Choice]:
         """Of these arms; default: of all.
 
@@ -146,8 +150,7 @@ class Planner:
             SystemExit: an arm is not tuned yet.
         """
         found = {arm: self.choice(arm, rows) for arm in self.scale.arms if arms is None or arm in arms}
-        missing = [arm for arm, choice in found.items() if choice.rate is None]
-        if missing:
+        if missing := [arm for arm, choice in found.items() if choice.rate is None]:
             raise SystemExit(f"not tuned yet: {', '.join(missing)}; run `run.py tune` first")
         return found
 

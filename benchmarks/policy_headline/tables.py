@@ -66,7 +66,10 @@ def tuning_table(scale: Scale, planner: Planner, rows: Sequence[Row]) -> list[st
     if not lines:
         return ["## Tuning", "", "Not run.", ""]
     head = ["arm", "learning rate", f"rollouts to {scale.target:.0%}, restricted mean", "AUC", ""]
-    return [f"## Tuning, dev tasks, seeds {', '.join(map(str, scale.tuning_seeds))}", "", *table(head, lines)]
+    left = [arm for arm in scale.arms if arm not in planner.tuned(rows)]
+    told = [f"Not tuned yet, so not measured: {', '.join(left)}.", ""] if left else []
+    seeds = ", ".join(map(str, scale.tuning_seeds))
+    return [f"## Tuning, dev tasks, seeds {seeds}", "", *table(head, lines), *told]
 
 
 def arm_table(scale: Scale, arms: Arms, numbers: Numbers) -> list[str]:

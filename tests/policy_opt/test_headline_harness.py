@@ -68,6 +68,11 @@ def test_every_stage_runs_to_rows_and_a_report(tmp_path: Path) -> None:
     row = runs.read_rows(results)["fresh"][0]
     assert [p["rollouts"] for p in row["curve"]] == [0, 2, 4] and row["budget"] == 4
     assert not list((tmp_path / "out").glob("*/training/checkpoint-*"))
+    tuning = (results / "tune.jsonl").read_text().splitlines(keepends=True)
+    (results / "tune.jsonl").write_text("".join(line for line in tuning if '"arm":"process"' not in line))
+    report.main(["--scale", str(tmp_path / "scale.json"), "--results", str(results)])
+    text = (results / "report.md").read_text()
+    assert "Not tuned yet, so not measured: process." in text and "| 2 of 2 |" in text
 
 
 KILLER = """
