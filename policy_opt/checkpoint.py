@@ -100,10 +100,15 @@ def save(folder: Path, *, tensors: dict[str, Any], state: dict[str, Any]) -> Pat
         with (partial / name).open("rb") as file:
             os.fsync(file.fileno())
     os.replace(partial, final)
-    for old in folder.glob(f"{LATEST}-*"):
-        if old != final and OURS.fullmatch(old.name):
-            shutil.rmtree(old, ignore_errors=True)
+    drop_others(folder, final)
     return final
+
+
+def drop_others(folder: Path, kept: Path | None) -> None:
+    """Delete older and half-written checkpoints."""
+    for old in folder.glob(f"{LATEST}-*"):
+        if old != kept and OURS.fullmatch(old.name):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def latest(folder: Path) -> Path | None:

@@ -20,9 +20,6 @@ from axiomrm.policy_opt import checkpoint
 from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import PolicyConfig
 
-OWN_TRANSCRIPTS = ("alarms.jsonl", "rejected.jsonl")
-"""What a trainer writes into its folder."""
-
 
 class Forgotten(NamedTuple):
     """What went."""
@@ -36,7 +33,8 @@ class Forgotten(NamedTuple):
 def forget_subject(folder: Path, subject: str, transcripts: Sequence[Path] = ()) -> Forgotten:
     """Rewrite the newest checkpoint in ``folder``, and files of transcripts, without the subject.
 
-    A kill leaves each file as it was or without them; the same call then does the rest.
+    A kill leaves each file as it was or without them; the same call then does the rest. Leftovers of a killed
+    trainer (older and half-written checkpoints) are deleted.
 
     Args:
         folder: of the trainer.
@@ -44,18 +42,25 @@ def forget_subject(folder: Path, subject: str, transcripts: Sequence[Path] = ())
         transcripts: files beside those of the trainer's folder; one that is not there is passed over.
 
     Raises:
-        ConfigError: no subject is given, no checkpoint is there, or a trainer works on it.
+        ConfigError: no subject is given, neither checkpoint nor transcripts are there, or a trainer works on
+            them.
     """
     folder = Path(folder)
     if not subject:
         raise ConfigError("the subject is empty; it names whose trajectories go")
     path = checkpoint.latest(folder)
-    if path is None:
-        raise ConfigError(f"{folder}: no checkpoint of a policy run")
-    files = [*(folder / name for name in OWN_TRANSCRIPTS), *map(Path, transcripts)]
+    files = [file for file in (*own_transcripts(folder), *map(Path, transcripts)) if file.is_file()]
+    if path is None and not files:
+        raise ConfigError(f"{folder}: no checkpoint of a policy run, and no transcripts")
     with checkpoint.held(folder):
-        stored = _rewritten(path, subject)
-        return Forgotten(stored, sum(_cut(file, subject) for file in files if file.is_file()))
+        checkpoint.drop_others(folder, path)
+        stored = _rewritten(path, subject) if path is not None else 0
+        return Forgotten(stored, sum(_cut(file, subject) for file in files))
+
+
+def own_transcripts(folder: Path) -> list[Path]:
+    """What a trainer writes into its folder for people to read."""
+    return [folder / "alarms.jsonl", folder / "rejected.jsonl"]
 
 
 def _rewritten(path: Path, subject: str) -> int:

@@ -12,9 +12,8 @@ from axiomrm.data.jsonl import Rejected, read_records
 from axiomrm.errors import ConfigError
 from axiomrm.runlock import run_lock
 from axiomrm.runner import read_run
-from axiomrm.stage_files import restamp
+from axiomrm.stage_files import clean_partial, restamp
 
-CHECKPOINTS = "checkpoint-*"
 TRANSCRIPTS = ("spot_checks.jsonl", "rollouts.jsonl")
 """What an arm has beside its trainer's folder."""
 
@@ -28,29 +27,37 @@ def forget(
     What weights have learned stays, and so do sums over many rollouts. Stop a run that is going on first.
     """
     measured = "evaluate" in read_run(run).records
-    arms = sorted(folder.parent for folder in run.glob("policy/*/training") if any(folder.glob(CHECKPOINTS)))
+    arms = {
+        training.parent: kept
+        for training in sorted(run.glob("policy/*/training"))
+        if (kept := _kept(training))
+    }
     if not arms:
         raise ConfigError(f"{run}: no policy was trained here yet, so it holds nobody's dialogues")
     with run_lock(run):
-        restamp(run / "policy", [file for arm in arms for file in _without(arm, subject)])
+        clean_partial(run / "policy")
+        for arm in arms:
+            _take_out(arm, subject)
+        restamp(run / "policy", [file for kept in arms.values() for file in kept])
     if measured and (run / "report.html").exists():
         report_command(run)
     for path in _profiles_with(load_config(run / "config.yaml"), subject):
         typer.echo(f"{path}: take the user's line out of it too, before the run goes on", err=True)
 
 
-def _without(arm: Path, subject: str) -> list[Path]:
-    """Take the user out of an arm; returns the files that may have been rewritten."""
-    from axiomrm.policy_opt.forgetting import OWN_TRANSCRIPTS, forget_subject  # torch
+def _kept(training: Path) -> list[Path]:
+    """Files of an arm that hold dialogues."""
+    from axiomrm.policy_opt.forgetting import own_transcripts  # torch
 
-    training, beside = arm / "training", [arm / name for name in TRANSCRIPTS]
-    gone = forget_subject(training, subject, beside)
+    transcripts = [*own_transcripts(training), *(training.parent / name for name in TRANSCRIPTS)]
+    return [*filter(Path.is_file, transcripts), *training.glob("checkpoint-*/state.json")]
+
+
+def _take_out(arm: Path, subject: str) -> None:
+    from axiomrm.policy_opt.forgetting import forget_subject  # torch
+
+    gone = forget_subject(arm / "training", subject, [arm / name for name in TRANSCRIPTS])
     typer.echo(f"{arm.name}: {gone.stored} stored rollouts, {gone.transcripts} rows of transcripts")
-    return [
-        *beside,
-        *(training / name for name in OWN_TRANSCRIPTS),
-        *training.glob(f"{CHECKPOINTS}/state.json"),
-    ]
 
 
 def _profiles_with(config: RunConfig, subject: str) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """Consent withdrawn: nothing of the user is left in a run's files, and the run is still whole."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -160,3 +161,20 @@ def test_a_row_that_a_kill_cut_goes_where_it_names_the_subject(toy: Any, tmp_pat
     assert forget_subject(tmp_path, "user-0001", [file]) == (0, 0)
     assert forget_subject(tmp_path, "user-0000", [file, tmp_path / "none.jsonl"]) == (0, 1)
     assert file.read_text() == '{"task": null}\n'
+
+
+def test_what_killed_trainers_left_behind_goes_too(run: tuple[RunConfig, Path]) -> None:
+    """Killed before its first checkpoint was whole, or before the last but one was deleted."""
+    _, folder = run
+    training = folder / "policy" / "train" / "training"
+    (newest,) = training.glob("checkpoint-*")
+    gone = TOKENS[0]
+    for stale in ("checkpoint-1", "checkpoint-9.partial"):
+        shutil.copytree(newest, training / stale)
+    (folder / "policy" / ".rollouts.jsonl.x.tmp").write_text(f'"subject": "{gone}"')
+    assert main(["forget", str(folder), gone]) == 0
+    assert [path.name for path in training.glob("checkpoint-*")] == [newest.name]
+    assert not [p for p in folder.rglob("*") if p.is_file() and gone.encode() in p.read_bytes()]
+    shutil.rmtree(newest)
+    assert main(["forget", str(folder), TOKENS[1]]) == 0
+    assert holding(folder, TOKENS[1]) == set()
