@@ -81,7 +81,8 @@ def _tie_break(entry: Entry) -> None:
 
 def _criterion(entry: Entry) -> Criterion:
     given, label = entry.text("criterion_id"), entry.text("label")
-    statement = entry.text("description", "") or label
+    described = entry.text("description", "")
+    statement = described if described.strip() else label
     weight = entry.number("weight")
     if weight <= 0:
         raise entry.error("weight", "a number > 0")

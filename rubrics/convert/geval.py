@@ -62,11 +62,11 @@ def _numbered(steps: tuple[str, ...]) -> str:
 
 
 def _criterion(entry: Entry) -> Criterion:
-    label, steps = entry.text("name", ""), entry.texts("evaluation_steps")
-    if not entry.has("criteria") and not steps:
+    label, told = entry.text("name", ""), entry.has("criteria")
+    if not told and not any(step.strip() for step in entry.texts("evaluation_steps")):
         raise entry.error("criteria", "a text, or evaluation_steps beside it")
-    statement = entry.text("criteria", STEPS_ONLY)
-    if not entry.has("criteria"):
+    statement = entry.text("criteria") if told else STEPS_ONLY
+    if not told:
         entry.lose("criteria", "inferred", "only evaluation_steps: the statement points at them")
     anchors = _anchors(entry)
     entry.drop_rest(_KEPT)

@@ -141,6 +141,27 @@ def near(draw: st.DrawFn, name: str) -> Any:
     return tree if odd is None else tree | {odd: draw(TREES)}
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_blank_text_is_refused_or_left_out_wherever_it_stands(name: str, blank: str) -> None:
+    for item in GOOD[name]:
+        for key in [key for key, value in item.items() if isinstance(value, str)]:
+            blanked = item | {key: blank}
+            comes_through(json.dumps(shaped(name, [blanked], blanked)), name)
+
+
+def comes_through(text: str, name: str) -> int:
+    """Refused as data, or rubrics that another format takes; returns how many."""
+    try:
+        result = import_rubrics(text, name, file="in.json", activate=True)
+    except DataError as error:
+        assert str(error).startswith("in.json")
+        return 0
+    for imported in result.rubrics:
+        export_rubric(Rubric.from_model(imported.model), "autorubric")
+    return len(result.rubrics)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_file_brings_anything_but_rubrics_or_a_data_error(name: str) -> None:
     read = 0
@@ -150,16 +171,7 @@ def test_no_file_brings_anything_but_rubrics_or_a_data_error(name: str) -> None:
     @example(shaped(name, GOOD[name], GOOD[name][0]))
     def check(tree: Any) -> None:
         nonlocal read
-        text = json.dumps(tree)
-        try:
-            result = import_rubrics(text, name, file="in.json", activate=True)
-        except DataError as error:
-            assert str(error).startswith("in.json")
-            return
-        for imported in result.rubrics:
-            rubric = Rubric.from_model(imported.model)
-            export_rubric(rubric, "autorubric")
-            read += 1
+        read += comes_through(json.dumps(tree), name)
 
     check()
     assert read > 0, "not even the whole document is read: the strategy is too far from the format"
