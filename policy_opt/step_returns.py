@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from axiomrm.policy_opt.advantages import check_rewards, leave_one_out
-from axiomrm.policy_opt.records import NAN, StepRecord, StepReturns, Target, TrajectoryRecord
+from axiomrm.policy_opt.records import NAN, StepRecord, StepReturns, Target, TrajectoryRecord, check_tokens
 from axiomrm.policy_opt.returns import LocalReturn, local_returns
 from axiomrm.policy_opt.running import RunningStatistics
 
@@ -23,6 +23,18 @@ def local_target(step: StepRecord) -> str:
 def scorable(record: TrajectoryRecord) -> bool:
     """Whether the episode ran: one that an error or a cancellation ended is in nobody's baseline."""
     return record.ending not in ("env_error", "cancelled") and bool(record.steps)
+
+
+def trainable(fresh: Sequence[TrajectoryRecord]) -> list[TrajectoryRecord]:
+    """Those of an iteration's rollouts that are scorable.
+
+    Raises:
+        DataError: tokens of one of them do not fit its steps.
+    """
+    records = [record for record in fresh if scorable(record)]
+    for record in records:
+        check_tokens(record)
+    return records
 
 
 def attach_returns(

@@ -20,9 +20,9 @@ from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy
 from axiomrm.policy_opt.algorithms.grpo import grpo_advantages, token_surrogate
 from axiomrm.policy_opt.config import GiGPOConfig
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
-from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens
+from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.returns import return_to_go
-from axiomrm.policy_opt.step_returns import EpisodeReward, episode_return, mean_action_tokens, scorable
+from axiomrm.policy_opt.step_returns import EpisodeReward, episode_return, mean_action_tokens, trainable
 
 
 def discounted_returns(record: TrajectoryRecord, reward: EpisodeReward, gamma: float) -> list[float]:
@@ -59,9 +59,7 @@ class GiGPO(OnPolicy):
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Both terms of this batch; nothing outlives the iteration."""
-        records = [record for record in fresh if scorable(record)]
-        for record in records:
-            check_tokens(record)
+        records = trainable(fresh)
         pairs = [(record, step) for record in records for step in record.steps]
         episode = self._episode_terms(records)
         step = self._step_terms(records)

@@ -19,8 +19,8 @@ from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import GRPOConfig
 from axiomrm.policy_opt.losses import clipped_surrogate
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
-from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
-from axiomrm.policy_opt.step_returns import episode_return, mean_action_tokens, scorable
+from axiomrm.policy_opt.records import TrajectoryRecord
+from axiomrm.policy_opt.step_returns import episode_return, mean_action_tokens, trainable
 
 FloatArray = NDArray[np.float64]
 STD_FLOOR = 1e-4
@@ -54,9 +54,7 @@ class GRPO(OnPolicy):
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Advantages of this batch; nothing outlives the iteration."""
-        records = [record for record in fresh if scorable(record)]
-        for record in records:
-            check_tokens(record)
+        records = trainable(fresh)
         returns = [episode_return(record, self.config.reward) for record in records]
         values = grpo_advantages(returns, [record.group_id for record in records], scale=self.config.scale)
         self._steps = drawn_with(records, values)

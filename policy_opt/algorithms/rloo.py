@@ -21,9 +21,9 @@ from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.algorithms.grpo import drawn_with
 from axiomrm.policy_opt.config import RLOOConfig
 from axiomrm.policy_opt.packing import TokenBatch
-from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
+from axiomrm.policy_opt.records import TrajectoryRecord
 from axiomrm.policy_opt.replay.correction import LOG_RATIO_LIMIT
-from axiomrm.policy_opt.step_returns import episode_return, scorable
+from axiomrm.policy_opt.step_returns import episode_return, trainable
 
 
 def kl_of_sequence(record: TrajectoryRecord) -> float:
@@ -69,9 +69,7 @@ class RLOO(OnPolicy):
 
     def ingest(self, fresh: Sequence[TrajectoryRecord], version: int) -> dict[str, float]:
         """Advantages of this batch; nothing outlives the iteration."""
-        records = [record for record in fresh if scorable(record)]
-        for record in records:
-            check_tokens(record)
+        records = trainable(fresh)
         returns = [self._return(record) for record in records]
         values = group_advantages(returns, [record.group_id for record in records])
         self._steps = drawn_with(records, values)
