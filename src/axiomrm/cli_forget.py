@@ -12,10 +12,7 @@ from axiomrm.data.jsonl import Rejected, read_records
 from axiomrm.errors import ConfigError
 from axiomrm.runlock import run_lock
 from axiomrm.runner import read_run
-from axiomrm.stage_files import clean_partial, restamp
-
-TRANSCRIPTS = ("spot_checks.jsonl", "rollouts.jsonl")
-"""What an arm has beside its trainer's folder."""
+from axiomrm.stage_files import TRANSCRIPTS, clean_partial, restamp
 
 
 def forget(

@@ -13,7 +13,9 @@ from axiomrm.errors import ConfigError
 from axiomrm.manifest import path_hash
 
 OWN = {"start.json", "done.json"}
-SIDE = ("metrics.jsonl", "spot_checks.jsonl", "rollouts.jsonl")
+TRANSCRIPTS = ("spot_checks.jsonl", "rollouts.jsonl")
+"""What an arm of the policy has beside its trainer's folder for people to read."""
+SIDE = ("metrics.jsonl", *TRANSCRIPTS)
 """Outputs that no later stage computes from: wall-clock times, and transcripts, which a user may withdraw."""
 TRAINER = "training"
 """A trainer's own folder, of which the same holds."""
