@@ -7,7 +7,8 @@ What differs between providers is brought to one form, and nothing is dropped on
    ``extra["content_parts"]``. Reasoning parts stay there only: they were not said. A tool result that is
    not text is kept as JSON text. An assistant message with a ``refusal`` and no content says the refusal.
 2. ``tool_calls``: see `axiomrm.data.tool_calls`; role ``function`` (before 2023-11) is ``tool``.
-3. Other keys of a message go to ``extra``; of an outcome to ``outcome.metrics``; of the record, and a
+3. Other keys of a message go to ``extra`` (``from_environment: true`` on an assistant message says that the
+   agent did not say it: no turn); of an outcome to ``outcome.metrics``; of the record, and a
    ``task`` that is only text, to ``metadata`` (as ``log.<key>`` where it has the name already).
 """
 
@@ -63,7 +64,7 @@ def to_trajectory(record: Mapping[str, Any]) -> Trajectory:
             f"expected an object with 'messages', found keys {sorted(record)[:12]}{_hint(record)}"
         )
     messages = to_messages(record["messages"])
-    rewards = _turn_rewards(record.get("turn_rewards"), sum(m.role == "assistant" for m in messages))
+    rewards = _turn_rewards(record.get("turn_rewards"), sum(m.is_action for m in messages))
     return Trajectory(
         messages=messages,
         id=_identifier(record, "id"),

@@ -1,7 +1,8 @@
 """Trajectories: messages in the OpenAI chat format plus task, outcome and per-turn rewards.
 
-A *turn* is one assistant message (with its tool calls) and everything up to the next assistant
-message. Turns are numbered from 0 in Python; prompts and reports print ``t1`` for turn 0.
+A *turn* is one assistant message of the agent (with its tool calls) and everything up to the agent's next
+one. Turns are numbered from 0 in Python; prompts and reports print ``t1`` for turn 0. What an environment
+says in the assistant's name (a greeting, a worked example, a summary) is marked and is no turn.
 """
 
 import hashlib
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from axiomrm.data.jsonl import ReadResult
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+FROM_ENVIRONMENT = "from_environment"
+"""Key of ``Message.extra``: true on an assistant message that the agent did not say."""
 
 
 class _Value(BaseModel):
@@ -43,7 +46,19 @@ class Message(_Value):
     tool_call_id: str | None = None
     name: str | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
-    """Keys of the log that we do not interpret (``reasoning_content`` …), written back as they were."""
+    """Keys of the log that we do not interpret (``reasoning_content`` …), written back as they were; and
+    ``FROM_ENVIRONMENT``."""
+
+    @property
+    def is_action(self) -> bool:
+        """Whether the agent said it: an assistant message that is not marked as the environment's."""
+        return self.role == "assistant" and self.extra.get(FROM_ENVIRONMENT) is not True
+
+    def from_environment(self) -> "Message":
+        """The message as an environment's: marked if it would pass for the agent's, else itself."""
+        if not self.is_action:
+            return self
+        return self.model_copy(update={"extra": {**self.extra, FROM_ENVIRONMENT: True}})
 
 
 class Task(_Value):
@@ -69,7 +84,7 @@ class Outcome(_Value):
 
 @dataclass(frozen=True)
 class Turn:
-    """One assistant message and what follows it up to the next one."""
+    """One assistant message of the agent and what follows it up to the next one."""
 
     index: int
     start: int
@@ -106,7 +121,7 @@ class Trajectory(_Value):
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The turns, in order."""
-        starts = [i for i, m in enumerate(self.messages) if m.role == "assistant"]
+        starts = [i for i, m in enumerate(self.messages) if m.is_action]
         ends = [*starts[1:], len(self.messages)] if starts else []
         return tuple(
             Turn(t, a, b, self.messages[a:b]) for t, (a, b) in enumerate(zip(starts, ends, strict=True))
@@ -151,7 +166,7 @@ class Trajectory(_Value):
 
     def _cut(self, end: int) -> "Trajectory":
         messages = self.messages[:end]
-        turns = sum(m.role == "assistant" for m in messages)
+        turns = sum(m.is_action for m in messages)
         rewards = None if self.turn_rewards is None else self.turn_rewards[:turns]
         return self.model_copy(update={"messages": messages, "turn_rewards": rewards})
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import comb
 
 import numpy as np
@@ -39,7 +40,8 @@ def success_by_task(
 ) -> Estimate:
     """Mean over tasks of each task's success rate; intervals draw training seeds, then tasks.
 
-    With one seed and one rollout a task this is `success`, Wilson interval included; so is a rate of 0 or 1.
+    With one seed and one rollout a task this is `success`, Wilson interval included; so is a rate of 0 or 1,
+    and any other that all tasks share.
     """
     rates = [task_rates(outcomes, threshold) for outcomes in outcomes_by_seed]
     scores = [score for outcomes in outcomes_by_seed for group in outcomes.values() for score in group]
@@ -48,6 +50,8 @@ def success_by_task(
     if single or plain.value in (None, 0.0, 1.0):
         return plain
     found = hierarchical(rates, draws=draws, confidence=confidence, seed=seed, unit="tasks")
+    if _without_spread(found):
+        return plain
     return found.model_copy(update={"n": plain.n, "missing": plain.missing})
 
 
@@ -81,26 +85,38 @@ def success_gain(
     if len(b_by_seed) not in (1, len(a_by_seed)):
         raise ValueError(f"{len(a_by_seed)} seeds against {len(b_by_seed)}; give as many, or one for all")
     others = list(b_by_seed) * (len(a_by_seed) // len(b_by_seed))
-    differences = [
-        np.array([_rate(a[task], threshold) - _rate(b[task], threshold) for task in a if task in b])
+    gains = [
+        {t: _rate(a[t], threshold) - _rate(b[t], threshold) for t in a if t in b}
         for a, b in zip(a_by_seed, others, strict=True)
     ]
-    found = hierarchical(differences, draws=draws, confidence=confidence, seed=seed, unit="paired tasks")
+    each = [np.array(list(gain.values())) for gain in gains]
+    found = hierarchical(each, draws=draws, confidence=confidence, seed=seed, unit="paired tasks")
     if found.value is None or found.low != found.high:
         return found
-    return _newcombe(found, success_by_task(a_by_seed), success_by_task(others))
+    left = [_compared(a, gain) for a, gain in zip(a_by_seed, gains, strict=True)]
+    right = [_compared(b, gain) for b, gain in zip(others, gains, strict=True)]
+    if len(b_by_seed) == 1:  # It stands for every seed, but its rollouts are there once.
+        right = [{task: group for one in right for task, group in one.items()}]
+    rate = partial(success_by_task, threshold=threshold, draws=draws, confidence=confidence, seed=seed)
+    return _newcombe(found, rate(left), rate(right))
+
+
+def _compared(outcomes: Outcomes, gains: Mapping[str, float]) -> Outcomes:
+    """Those of the tasks whose gain is known."""
+    return {task: outcomes[task] for task, gain in gains.items() if not math.isnan(gain)}
 
 
 def pass_hat_k(outcomes: Outcomes, k: int, *, threshold: float = SOLVED) -> Estimate:
     """Chance that ``k`` rollouts of a task all succeed (arXiv:2406.12045), unbiased from n ≥ k rollouts.
 
-    A task with fewer than ``k`` known outcomes is missing.
+    A task with fewer than ``k`` known outcomes is missing. Where all tasks agree: Wilson interval over tasks.
     """
     values = []
     for group in outcomes.values():
         known = [s for s in (solved(score, threshold) for score in group) if not math.isnan(s)]
         values.append(comb(int(sum(known)), k) / comb(len(known), k) if len(known) >= k else math.nan)
-    return bootstrap(values, unit="tasks")
+    found = bootstrap(values, unit="tasks")
+    return _wilson_ends(found, found.n)
 
 
 def behaviour(
@@ -128,7 +144,11 @@ def behaviour(
 def probability_of_improvement(
     a: Sequence[float], b: Sequence[float], *, draws: int = DRAWS, confidence: float = 0.95, seed: int = 0
 ) -> Estimate:
-    """Chance that a run of ``a`` beats one of ``b``, a tie a half (arXiv:2108.13264); draws runs of both."""
+    """Chance that a run of ``a`` beats one of ``b``, a tie a half (arXiv:2108.13264); draws runs of both.
+
+    Where all draws agree (every run of one beats every run of the other), the Wilson interval of as many runs
+    as the side with fewer has.
+    """
     left, right = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     left, right = left[~np.isnan(left)], right[~np.isnan(right)]
     missing = len(a) + len(b) - left.size - right.size
@@ -141,15 +161,30 @@ def probability_of_improvement(
         rng.integers(right.size, size=(draws, right.size)),
     )
     sampled = np.array([wins[np.ix_(i, j)].mean() for i, j in zip(rows, columns, strict=True)])
-    return from_draws(
+    units = min(left.size, right.size)
+    found = from_draws(
         float(wins.mean()),
         sampled,
         n=left.size + right.size,
         missing=missing,
         confidence=confidence,
-        units=min(left.size, right.size),
+        units=units,
         unit="runs",
     )
+    return _wilson_ends(found, units)
+
+
+def _without_spread(found: Estimate) -> bool:
+    """All bootstrap draws agree, which says nothing of how far the value may be off."""
+    return found.low is not None and found.low == found.high
+
+
+def _wilson_ends(found: Estimate, units: int) -> Estimate:
+    """With the interval of a share of ``units`` where all draws agree."""
+    if found.value is None or not _without_spread(found):
+        return found
+    own = wilson(found.value * units, units, confidence=found.confidence)
+    return found.model_copy(update={"low": own.low, "high": own.high, "method": own.method})
 
 
 def _newcombe(found: Estimate, a: Estimate, b: Estimate) -> Estimate:

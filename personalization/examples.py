@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.personalization.judging import UserRubrics
+from axiomrm.personalization.profile import Purpose
 from axiomrm.personalization.simulate import SimulatedUser
 from axiomrm.rubrics.rubric import Rubric
 
@@ -21,6 +23,8 @@ class OracleLabel(NamedTuple):
     """0-based turn and words copied from it."""
 
 
+USES: tuple[Purpose, ...] = ("judging", "rm_training")
+"""What a slot value must be allowed for, beyond criteria, to make a training row."""
 LabelOf = Callable[[Trajectory, str], OracleLabel | None]
 """Right answer to a question on a dialogue; ``None``: ambiguous, no row is made of it."""
 
@@ -34,6 +38,7 @@ def personal_examples(
     label_of: LabelOf,
     per_label: int = 100,
     na_share: float = 0.5,
+    now: datetime | None = None,
 ) -> list[JudgeExample]:
     """Rows for the questions of these users, as many of Y as of N for each question, in random order.
 
@@ -42,14 +47,18 @@ def personal_examples(
 
     Args:
         recordings: of the train split.
-        users: training users.
+        users: training users; only what they allowed for ``rm_training`` makes a question.
         rng: draws the order.
         rubric: with the personal templates.
         label_of: the right answers.
         per_label: most rows of one label of one question.
         na_share: most rows labelled X, in units of the rows labelled Y.
+        now: when the profiles are read, with a zone; by default the real time.
+
+    Raises:
+        DataError: ``now`` has no time zone.
     """
-    asked = _questions(recordings, users, rubric)
+    asked = _questions(recordings, UserRubrics(rubric, users, uses=USES, now=now))
     shuffled = rng.sample(recordings, len(recordings))
     out: list[JudgeExample] = []
     for ask in sorted(asked):
@@ -64,15 +73,12 @@ def personal_examples(
     return out
 
 
-def _questions(
-    recordings: Sequence[Trajectory], users: Sequence[SimulatedUser], rubric: Rubric
-) -> dict[str, str]:
+def _questions(recordings: Sequence[Trajectory], rubrics: UserRubrics) -> dict[str, str]:
     """Question → template, over the kinds of tasks that occur."""
-    rubrics = UserRubrics(rubric, users)
     kinds = {repr(sorted(t.task.features.items())): t for t in recordings}
     return {
         criterion.ask: criterion.id
-        for user in users
+        for user in rubrics.users
         for trajectory in kinds.values()
         for criterion in rubrics.compiled(user.id, trajectory).criteria
     }

@@ -7,12 +7,14 @@ is missing stays missing: the pair is then not scored, and counted as such.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import Failed, Verdict
 from axiomrm.errors import DataError
 from axiomrm.personalization.compile import PersonalRubric, compile_criteria
+from axiomrm.personalization.profile import Purpose, moment
 from axiomrm.personalization.simulate import SimulatedUser, UserPair
 from axiomrm.rubrics.aggregate import Aggregate, aggregate
 from axiomrm.rubrics.bind import ActiveRubric
@@ -46,7 +48,13 @@ class UserRubrics:
     """The rubric of each user for each task, compiled once."""
 
     def __init__(
-        self, rubric: Rubric, users: Sequence[SimulatedUser], learned: Mapping[str, Learned] | None = None
+        self,
+        rubric: Rubric,
+        users: Sequence[SimulatedUser],
+        learned: Mapping[str, Learned] | None = None,
+        *,
+        uses: tuple[Purpose, ...] = ("judging",),
+        now: datetime | None = None,
     ) -> None:
         """Prepare.
 
@@ -54,16 +62,22 @@ class UserRubrics:
             rubric: with personal templates.
             users: whose profiles are read; their tastes are not.
             learned: user → what their choices say; nothing by default.
+            uses: what the criteria are for; only values that may serve all of it are compiled.
+            now: when the profiles are read, with a zone; by default the real time.
+
+        Raises:
+            DataError: ``now`` has no time zone.
         """
         self.rubric, self.users = rubric, tuple(users)
-        self._views = {u.id: u.profile.view() for u in users}
+        self._uses, self._now = uses, moment(now)
+        self._views = {u.id: u.profile.view(also=uses, now=self._now) for u in users}
         self._learned = dict(learned or {})
         self._compiled: dict[tuple[str, str], PersonalRubric] = {}
         self._generic: dict[str, ActiveRubric] = {}
 
     def with_learned(self, learned: Mapping[str, Learned]) -> "UserRubrics":
         """The same users after their choices were looked at."""
-        return UserRubrics(self.rubric, self.users, learned)
+        return UserRubrics(self.rubric, self.users, learned, uses=self._uses, now=self._now)
 
     def generic(self, trajectory: Trajectory) -> ActiveRubric:
         """The rubric without a profile, for the task of a dialogue."""

@@ -20,7 +20,7 @@ from typing import Literal
 
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.personalization.profile import Profile, profile_of
+from axiomrm.personalization.profile import PURPOSES, Profile, Purpose, profile_of
 
 FEATURES = ("short", "casual", "named", "next_steps", "batched")
 BehaviourOf = Callable[[Trajectory], Mapping[str, float | None]]
@@ -35,6 +35,8 @@ _SLOTS: dict[str, tuple[str, tuple[bool | int | str, ...], tuple[bool | int | st
     "batched": ("stated.batched_questions", (True,), (False,)),
 }
 """Habit → slot, values that say "yes please", values that say "please not"."""
+_ALLOWED: tuple[Purpose, ...] = (*PURPOSES, "rm_training")
+"""What simulated users say yes to: some of them are those that a judge is trained on."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ def _draw_user(name: str, rng: random.Random, population: Population) -> Simulat
         slots[key] = rng.choice(yes if positive else no)
         if habit == "short" and not known and rng.random() < 0.5:
             slots[key] = 3
-    return SimulatedUser(name, profile_of(name, slots), tastes, quality, population.steepness)
+    profile = profile_of(name, slots, purposes=_ALLOWED)
+    return SimulatedUser(name, profile, tastes, quality, population.steepness)
 
 
 def quality_of(trajectory: Trajectory) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """The slot registry: typed, allow-listed facts that a profile may hold (PRIVACY.md section 2).
 
-Covers: refusing unknown and forbidden keys, types and ranges of values, which template may read which slot.
+Covers: refusing unknown and forbidden keys, types and ranges of values, which template may read which slot,
+messages that do not repeat what a person said.
 Does not cover: consent, encryption of sensitive values, free text (there is no slot of type text).
 """
 
@@ -141,21 +142,26 @@ class SlotRegistry(BaseModel):
                 f"state the preference itself instead (known slots: {', '.join(self.slots)})",
                 category,
             )
+        raise UnknownSlotError(self._unknown(key))
+
+    def _unknown(self, key: str) -> str:
+        """Repeats a key only if it is a slip of the pen: anything else could be about a person."""
         near = difflib.get_close_matches(key, self.slots, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known slots: {', '.join(self.slots)}"
-        raise UnknownSlotError(f"no slot {key!r} in the registry; {hint}")
+        slip = difflib.get_close_matches(key, self.slots, n=1, cutoff=0.9)
+        return f"no slot {repr(key) if slip else 'of that name'} in the registry; {hint}"
 
     def checked(self, key: str, value: Any) -> SlotScalar:
         """``value`` in the form in which it is kept; a set becomes a sorted tuple without repeats.
 
         Raises:
-            SlotError: forbidden or unknown key, or a value outside the slot's domain. The message does not
-                repeat values of a sensitive slot.
+            SlotError: forbidden or unknown key, or a value outside the slot's domain. The message names the
+                value's type; the value could be anything that a person said.
         """
         slot = self.get(key)
         good = _fit(slot, value)
         if good is None:
-            found = "a value" if slot.sensitivity == "sensitive" else repr(value)[:80]
+            found = f"a value of type {type(value).__name__}"
             raise SlotValueError(f"slot {key!r}: {found} is not accepted; accepted: {slot.accepts}")
         return good
 

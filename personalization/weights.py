@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.personalization.profile import FeedbackEvent
+from axiomrm.personalization.profile import FeedbackEvent, moment
 
 LAMBDA_MAX = 0.4
 KAPPA = 8.0
@@ -57,8 +57,9 @@ def event_evidence(
 
     Raises:
         ConfigError: the half-life is not > 0.
-        DataError: an event lies in the future of ``now``.
+        DataError: an event lies in the future of ``now``, or ``now`` has no time zone.
     """
+    now = moment(now)
     if not half_life_days > 0:
         raise ConfigError(f"half_life_days {half_life_days!r} must be > 0")
     total = 0.0

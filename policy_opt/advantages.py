@@ -5,12 +5,12 @@ sign where the policy decides when to stop (verl#7244). Everything in a baseline
 action given its state: the leave-one-out mean skips the whole own trajectory, the running statistic is
 older than the batch.
 
-Deviations, numbered: (1) the first batch has no running scale yet and uses its own standard deviation; (2)
-a judge that gives a whole informative group one and the same mean counts there as discrimination 0, not as
-undefined.
+Deviations, numbered: (1) the first batch has no running scale yet and uses its own standard deviation; where
+it has none either, because one trajectory alone has a value, the declared range stands for it; (2) a judge
+that gives a whole informative group one and the same mean counts there as discrimination 0, not as undefined.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
@@ -23,6 +23,10 @@ FloatArray = NDArray[np.float64]
 Scale = Literal["none", "batch", "group"]
 CLIP = 3.0
 """Greatest absolute advantage that is trained on."""
+ZERO = 1e-6
+"""Absolute advantage from which a step teaches anything: below is rounding."""
+FLOOR_SHARE = 0.05
+"""Least scale, as a share of the declared reward range."""
 
 
 class LeaveOneOut(NamedTuple):
@@ -91,25 +95,31 @@ def shrink(loo: float, m: int, b_ema: float, kappa: float) -> float:
 
 
 def per_owner_std(values: Sequence[float] | FloatArray, owners: Sequence[Hashable]) -> float:
-    """Standard deviation with every trajectory weighing the same, NaN-aware; NaN below two values.
+    """Standard deviation with every trajectory weighing the same, NaN-aware; NaN below two trajectories.
 
-    Pooling steps would weigh long, usually failing, trajectories more.
+    Pooling steps would weigh long, usually failing, trajectories more, and the steps of a single one, which
+    share its outcome, would make a deviation of 0.
     """
     array = np.asarray(values, dtype=np.float64)
-    counts: dict[Hashable, int] = defaultdict(int)
-    for value, owner in zip(array, owners, strict=True):
-        counts[owner] += not np.isnan(value)
     keep = ~np.isnan(array)
-    if keep.sum() < 2:
+    counts = Counter(owner for owner, known in zip(owners, keep, strict=True) if known)
+    if len(counts) < 2:
         return float("nan")
     weights = np.array([1.0 / counts[o] if k else 0.0 for o, k in zip(owners, keep, strict=True)])[keep]
     centre = np.average(array[keep], weights=weights)
     return float(np.sqrt(np.average((array[keep] - centre) ** 2, weights=weights)))
 
 
-def scaled(raw: float, sigma: float, floor: float) -> float:
-    """``raw / max(sigma, floor)``; the floor is 0.05 of the declared reward range."""
-    return raw / max(sigma, floor) if not np.isnan(sigma) else raw / floor
+def scaled(raw: float, sigma: float, reward_range: float) -> float:
+    """``raw`` over its scale, which is at least `FLOOR_SHARE` of the declared reward range; over the whole
+    range where no scale is known (NaN), so that an unknown scale is not the strongest signal of all."""
+    return raw / (reward_range if np.isnan(sigma) else max(sigma, FLOOR_SHARE * reward_range))
+
+
+def zero_share(advantages: Sequence[float] | FloatArray) -> float:
+    """Share of the known advantages that are 0 up to rounding; NaN if none is known."""
+    known = [abs(value) for value in advantages if not np.isnan(value)]
+    return float(np.mean([value < ZERO for value in known])) if known else float("nan")
 
 
 def mix(a_global: float, a_local: float, *, alpha: float, beta_eff: float) -> float:
@@ -145,7 +155,7 @@ def group_advantages(
         return raw
     if scale == "batch":
         sigma = per_owner_std(raw, list(range(len(raw))))
-        return np.array([scaled(a, sigma, 0.05 * reward_range) for a in raw])
+        return np.array([scaled(a, sigma, reward_range) for a in raw])
     out = raw.copy()
     for key in set(groups):
         rows = [i for i, g in enumerate(groups) if g == key and not np.isnan(raw[i])]

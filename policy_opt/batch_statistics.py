@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from axiomrm.policy_opt.advantages import CLIP, group_discrimination, per_owner_std
+from axiomrm.policy_opt.advantages import CLIP, group_discrimination, per_owner_std, zero_share
 from axiomrm.policy_opt.association import known_mean
 from axiomrm.policy_opt.records import NAN, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.running import RunningStatistics
@@ -91,7 +91,7 @@ def advantage_shares(terms: Sequence[tuple[float, float]], mixed: Sequence[float
     values = np.array([value for value in mixed if not np.isnan(value)])
     both = np.array([a * b for a, b in terms if not (np.isnan(a) or np.isnan(b))])
     return {
-        "advantage/zero_share": float((np.abs(values) < 1e-6).mean()) if values.size else NAN,
+        "advantage/zero_share": zero_share(mixed),
         "advantage/clipped_share": float((np.abs(values) >= CLIP).mean()) if values.size else NAN,
         "advantage/sign_conflict_share": float((both < 0).mean()) if both.size else NAN,
     }

@@ -12,7 +12,9 @@ import numpy as np
 
 from axiomrm.data.trajectory import Trajectory, canonical_json
 
-SOLVED = 1.0 - 1e-9
+SLACK = 1e-9
+"""How far an outcome may lie below a threshold that it reaches, for sums that round."""
+SOLVED = 1.0 - SLACK
 RECOVERY_TURNS = 2
 ARGUMENT_ERRORS = frozenset({"bad_call", "bad_json", "schema", "format", "no"})
 """Kinds of error observations about the call itself: unreadable, ill-formed, or naming something unknown."""

@@ -139,19 +139,31 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def kept_rows(path: Path, iteration: int) -> list[dict[str, float]]:
-    """Metrics rows up to a checkpoint; later ones, of iterations that will run again, leave the file."""
-    lines = path.read_text(encoding="utf-8").splitlines()[:iteration] if path.exists() else []
+    """Metrics rows up to a checkpoint; later ones, of iterations that will run again, leave the file.
+
+    Raises:
+        ConfigError: one of the rows cannot be read; the file is then as it was.
+    """
+    # Bytes: str.splitlines cuts names at U+2028 and U+0085, and what a kill cut may not be UTF-8.
+    lines = path.read_bytes().split(b"\n")[:-1][:iteration] if path.exists() else []
+    rows = [_metrics(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     if len(lines) < iteration:
         log.warning(
             "%s: holds %d of the %d iterations that the checkpoint has seen", path, len(lines), iteration
         )
-    if not lines:
-        return []
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    partial.replace(path)
-    rows = [json.loads(line) for line in lines]
-    return [{key: math.nan if value is None else value for key, value in row.items()} for row in rows]
+    if lines:
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(b"".join(line + b"\n" for line in lines))
+        partial.replace(path)
+    return rows
+
+
+def _metrics(line: bytes, place: str) -> dict[str, float]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{place}: not a row of metrics ({error}); mend it or delete the file") from error
+    return {key: math.nan if value is None else value for key, value in row.items()}
 
 
 def check_same_run(

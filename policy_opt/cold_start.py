@@ -60,7 +60,7 @@ def dialogue_row(chat: TemplateChat, trajectory: Trajectory) -> tuple[list[int],
     pending: list[Any] = []
     first = True
     for message in trajectory.messages:
-        if message.role != "assistant":
+        if not message.is_action:
             pending.append(message)
             continue
         prompt = chat.prompt_ids(pending, trajectory.tools, first)

@@ -161,6 +161,7 @@ class KLConfig(Settings):
 
     enabled: bool = True
     initial_beta: float = Field(default=0.02, ge=0)
+    """Coefficient at first, adapted within 1e-4 to 1; 0 = no KL term for the whole run, only its measure."""
     target_nats_per_token: float = Field(default=0.1, gt=0)
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from axiomrm.data.writing import atomic_file
-from axiomrm.errors import ConfigError
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt import checkpoint
 from axiomrm.policy_opt.algorithms.build import build_algorithm
 from axiomrm.policy_opt.config import PolicyConfig
+from axiomrm.policy_opt.rewards.users import named_subject
 
 
 class Forgotten(NamedTuple):
@@ -34,16 +35,17 @@ def forget_subject(folder: Path, subject: str, transcripts: Sequence[Path] = ())
     """Rewrite the newest checkpoint in ``folder``, and files of transcripts, without the subject.
 
     A kill leaves each file as it was or without them; the same call then does the rest. Leftovers of a killed
-    trainer (older and half-written checkpoints) are deleted.
+    trainer (older and half-written checkpoints, the row at a file's end that was cut) are deleted.
 
     Args:
         folder: of the trainer.
-        subject: the token in a task's feature ``subject``.
+        subject: the token in a task's feature ``subject``; where that is a number, its digits.
         transcripts: files beside those of the trainer's folder; one that is not there is passed over.
 
     Raises:
         ConfigError: no subject is given, neither checkpoint nor transcripts are there, or a trainer works on
             them.
+        DataError: a row of the transcripts is not in UTF-8.
     """
     folder = Path(folder)
     if not subject:
@@ -78,22 +80,36 @@ def _rewritten(path: Path, subject: str) -> int:
 
 def _cut(path: Path, subject: str) -> int:
     """Rewrite a file of transcripts without the subject's rows; returns how many went."""
-    with path.open(encoding="utf-8") as handle:
+    with path.open("rb") as handle:
         lines = list(handle)
-    kept = [line for line in lines if not _is_of(line, subject)]
+    read = [_read(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    kept = [line for line in read if line is not None and not _is_of(line, subject)]
     if len(kept) < len(lines):
         with atomic_file(path) as handle:
             handle.writelines(kept)
     return len(lines) - len(kept)
 
 
+def _read(raw: bytes, place: str) -> str | None:
+    """A line; ``None``: a kill cut it, and with it perhaps whose it is, so it goes in any case."""
+    try:
+        line = raw.decode("utf-8")
+        json.loads(line)
+    except ValueError as error:
+        if not raw.endswith(b"\n"):
+            return None
+        if isinstance(error, UnicodeDecodeError):
+            raise DataError(f"{place}: not UTF-8, so nobody knows whose it is; mend or delete it") from error
+    return line
+
+
 def _is_of(line: str, subject: str) -> bool:
     try:
         row = json.loads(line)
-    except ValueError:  # the end that a kill cut
+    except ValueError:
         return subject in line
     task = row.get("trajectory", row).get("task") or {}
-    return bool((task.get("features") or {}).get("subject") == subject)
+    return named_subject(task.get("features") or {}) == subject
 
 
 def _without(state: Any, subject: str) -> Any:

@@ -45,7 +45,11 @@ def kl_surrogate(logp: Tensor, ref_logp: Tensor, rho: Tensor) -> Tensor:
 
 @dataclass
 class KLController:
-    """Adapts the coefficient once an iteration towards a target in nats per *token*."""
+    """Adapts the coefficient once an iteration towards a target in nats per *token*.
+
+    A coefficient of 0 means no KL term: it is measured and stays 0. Any other is kept within the bounds from
+    the first update on.
+    """
 
     beta: float = 0.02
     target_nats_per_token: float = 0.1
@@ -61,6 +65,8 @@ class KLController:
         if fresh_kl != fresh_kl:
             return
         self.ema = fresh_kl if self.ema != self.ema else self.decay * self.ema + (1 - self.decay) * fresh_kl
+        if self.beta == 0.0:
+            return
         self.beta = min(max(self.beta * (1.0 + 0.1 * self.error), self.lowest), self.highest)
         self.at_clamp = self.at_clamp + 1 if self.beta in (self.lowest, self.highest) else 0
 

@@ -117,6 +117,8 @@ class TrajectoryRecord:
     """Pseudonymous token of the user, so that ``buffer.forget`` can find the record."""
     seed: int = 0
     outcome: float = NAN
+    final_progress: float = NAN
+    """The judge's value of the state after the last turn; NaN where the environment never saw that turn."""
     judge_reward: float = NAN
     mixed: bool = False
     """``judge_reward`` already holds the outcome in a configured mix, and stands for both."""

@@ -20,22 +20,26 @@ def immediate(r_local: Sequence[float]) -> FloatArray:
 
 
 def return_to_go(
-    r_local: Sequence[float], *, gamma: float = 0.95, cost: float = 0.0, tail: float = 0.0
+    r_local: Sequence[float],
+    *,
+    gamma: float = 0.95,
+    cost: float | Sequence[float] = 0.0,
+    tail: float = 0.0,
 ) -> FloatArray:
     """Discounted sum of ``r - cost`` from each turn on.
 
     Args:
         r_local: one a turn; NaN = missing.
         gamma: discount a turn, in [0, 1].
-        cost: declared cost of a turn (the running mean of ``r_local``); with 0 and positive rewards the
-            policy learns to talk.
+        cost: declared cost of a turn (the running mean of ``r_local``), one for all or one each; with 0 and
+            positive rewards the policy learns to talk.
         tail: value of the state where the trajectory was cut; 0 if it ended by itself, NaN if it was cut and
             no baseline exists (then every return of the trajectory is missing).
     """
     out = np.empty(len(r_local), dtype=np.float64)
-    value = tail
+    cost_T, value = np.broadcast_to(cost, len(r_local)), tail
     for t in range(len(r_local) - 1, -1, -1):
-        value = (r_local[t] - cost) + gamma * value
+        value = (r_local[t] - float(cost_T[t])) + gamma * value
         out[t] = value
     return out
 
@@ -61,7 +65,7 @@ def local_returns(
     progress: Sequence[float],
     *,
     gamma: float,
-    cost: float,
+    cost: float | Sequence[float],
     tail: float,
     terminal: float,
 ) -> FloatArray:

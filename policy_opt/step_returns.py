@@ -1,6 +1,6 @@
 """From raw rewards of a batch of trajectories to both returns and their baselines' ingredients."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Literal
 
@@ -94,20 +94,26 @@ def _targets(
 def _returns_of(
     record: TrajectoryRecord, statistics: RunningStatistics, kind: LocalReturn, gamma: float
 ) -> list[float]:
-    cut = record.truncated and record.ending != "turn_limit"
-    last = record.steps[-1]
-    tail = statistics.baseline(local_target(last), record.task_type, last.turn + 1) if cut else 0.0
-    cost = statistics.scalar(f"cost:{last.judge_key}")
+    costs = [statistics.scalar(f"cost:{step.judge_key}") for step in record.steps]
     values = local_returns(
         kind,
         [step.r_local for step in record.steps],
         [step.progress for step in record.steps],
         gamma=gamma,
-        cost=0.0 if np.isnan(cost) else cost,
-        tail=tail,
-        terminal=record.r_global,
+        cost=[0.0 if np.isnan(cost) else cost for cost in costs],
+        tail=_tail(record, statistics),
+        terminal=record.final_progress if np.isnan(record.r_global) else record.r_global,
     )
     return [float(value) for value in values]
+
+
+def _tail(record: TrajectoryRecord, statistics: RunningStatistics) -> float:
+    """Value of the state at the cut, by the source that rewarded most of the turns: it would most likely have
+    rewarded the next one, too."""
+    if not record.truncated or record.ending == "turn_limit":
+        return 0.0
+    ((target, _),) = Counter(local_target(step) for step in record.steps).most_common(1)
+    return statistics.baseline(target, record.task_type, record.steps[-1].turn + 1)
 
 
 def flat_groups(records: Sequence[TrajectoryRecord]) -> set[str]:
@@ -123,8 +129,8 @@ def judge_score(record: TrajectoryRecord, kind: LocalReturn = "immediate") -> fl
     """What the turn rewards say of the trajectory, NaN if nothing: their mean, of ``delta`` the last score of
     a state."""
     if kind == "delta":
-        scores = [step.progress for step in record.steps if not np.isnan(step.progress)]
-        return scores[-1] if scores else NAN
+        scores = [*(step.progress for step in record.steps), record.final_progress]
+        return next((score for score in reversed(scores) if not np.isnan(score)), NAN)
     values = [step.r_local for step in record.steps if not np.isnan(step.r_local)]
     return float(np.mean(values)) if values else NAN
 

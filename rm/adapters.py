@@ -119,14 +119,14 @@ def completed(prompt: Any, completion: Any, columns: Mapping[str, Any]) -> tuple
     """
     before = _messages(prompt, "user")
     after = _messages(completion, "assistant")
-    if not any(message.role == "assistant" for message in after):
+    if not any(message.is_action for message in after):
         raise DataError("completion: no assistant message in it")
     features = columns.get("features") or {}
     if not isinstance(features, dict):
         raise DataError(f"features: expected an object a row, not {type(features).__name__}")
     task = Task(features=features, reference=columns.get("reference"))
     name = str(columns.get("task_id") or "")
-    first = sum(message.role == "assistant" for message in before)
+    first = sum(message.is_action for message in before)
     return Trajectory(messages=(*before, *after), task=task, task_id=name), first
 
 

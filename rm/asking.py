@@ -7,7 +7,7 @@ answered in writing, a line each; each label is then read at its own line, after
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,9 +20,10 @@ from axiomrm.rm.labels import LabelTable
 from axiomrm.rm.positions import reading_at
 from axiomrm.rm.prompt import JudgePrompter
 from axiomrm.rm.questions import LINE_TOKENS, Question, answer_tokens, plan, shown
-from axiomrm.rm.readout import Reading, read_out
+from axiomrm.rm.readout import Reading, read_out, without_logprobs
 from axiomrm.rm.request import Asking as Asking
 from axiomrm.rm.request import VerdictRequest as VerdictRequest
+from axiomrm.rm.voting import majority
 
 Readings = list[Reading | Failed]
 
@@ -39,6 +40,10 @@ def ask(
     return [verdict_of(readings, r, how) for readings, r in zip(several, requests, strict=True)]
 
 
+def _as_it_is(verdict: Verdict) -> Verdict:
+    return verdict
+
+
 def read(
     engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking
 ) -> list[Readings]:
@@ -53,14 +58,36 @@ def read(
     return readings
 
 
-def verdict_of(readings: Sequence[Reading | Failed], request: VerdictRequest, how: Asking) -> Verdict:
-    """What the readings of one request say together; a failure only where all of them failed.
+def verdict_of(
+    readings: Sequence[Reading | Failed],
+    request: VerdictRequest,
+    how: Asking,
+    calibrate: Callable[[Verdict], Verdict] = _as_it_is,
+) -> Verdict:
+    """What the readings of one request say: on average, or (``request.majority``) by a vote.
 
     Raises:
         ValueError: there is no reading.
     """
     if not readings:
         raise ValueError("a verdict needs at least one reading")
+    if request.majority and len(readings) > 1:
+        return majority(votes_of(readings, request, how, calibrate), request.criterion.labels)
+    return calibrate(_pooled(readings, request, how))
+
+
+def votes_of(
+    readings: Sequence[Reading | Failed],
+    request: VerdictRequest,
+    how: Asking,
+    calibrate: Callable[[Verdict], Verdict] = _as_it_is,
+) -> list[Verdict]:
+    """What each reading says alone."""
+    return [calibrate(_pooled([reading], request, how)) for reading in readings]
+
+
+def _pooled(readings: Sequence[Reading | Failed], request: VerdictRequest, how: Asking) -> Verdict:
+    """What the readings say together; a failure only where all of them failed."""
     good = [reading for reading in readings if isinstance(reading, Reading)]
     if not good:
         return next(reading for reading in readings if isinstance(reading, Failed))
@@ -200,15 +227,33 @@ class _Reader:
         if isinstance(answer, Failed) and (not forced or len(row.members) > 1):
             return answer
         request = self.requests[row.members[place]]
-        reading = _critique(request, written, answer, row, self.how)
+        reading = self._critique(request, written, answer, row)
         if strangers:
             reading = replace(reading, flags=(*reading.flags, "unasked_items"))
-        if self.forces or self.how.readout == "sampled" or not written.tokens or isinstance(answer, Failed):
+        if self.forces or self.how.readout == "sampled" or isinstance(answer, Failed):
             return reading
+        if not written.tokens:
+            return without_logprobs(self.how.readout)
         found = reading_at(written.tokens, request.criterion.labels, answer)
         if isinstance(found, Failed):
             return found
         return replace(reading, logprobs=found.logprobs, bound=found.bound)
+
+    def _critique(
+        self, request: VerdictRequest, written: Generation, answer: Answer | Failed, question: Question
+    ) -> Reading:
+        if isinstance(answer, Failed):
+            notes, quotes = critique_of(clean(written.text).text)
+            flags: tuple[str, ...] = (
+                ("critique_truncated",) if written.stop == "length" else ("forced_lead_in",)
+            )
+            label = None
+        else:
+            notes, quotes, flags, label = answer.notes, answer.quotes, answer.flags, answer.label
+        seen = shown(request, self.how)
+        evidence = verify_quotes(seen, quotes, question.elided, self.prompter.control) if quotes else ()
+        flags = (*flags, *evidence_flags(evidence), *question.flags)
+        return Reading(None, None, label, notes, evidence, flags)
 
     def _second(
         self, index: int, row: Question, written: Generation, outcomes: Sequence[tuple[Answer | Failed, bool]]
@@ -230,23 +275,6 @@ class _Reader:
     def _table(self, row: Question, place: int) -> LabelTable:
         labels = self.requests[row.members[place]].criterion.labels
         return self.prompter.table(labels, row.prompt.nonce, row.items[place])
-
-
-def _critique(
-    request: VerdictRequest,
-    written: Generation,
-    answer: Answer | Failed,
-    question: Question,
-    how: Asking,
-) -> Reading:
-    if isinstance(answer, Failed):
-        notes, quotes = critique_of(clean(written.text).text)
-        flags: tuple[str, ...] = ("critique_truncated",) if written.stop == "length" else ("forced_lead_in",)
-        label = None
-    else:
-        notes, quotes, flags, label = answer.notes, answer.quotes, answer.flags, answer.label
-    evidence = verify_quotes(shown(request, how), quotes, question.elided) if quotes else ()
-    return Reading(None, None, label, notes, evidence, (*flags, *evidence_flags(evidence), *question.flags))
 
 
 def _notes_ids(prompter: JudgePrompter, written: Generation, answer: Answer | Failed) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from axiomrm.errors import ConfigError
+from axiomrm.rm.calibration import CALIBRATION_FILE
 from axiomrm.rm.prompt import DEFAULT_SECRET, JudgePrompter
 
 CARD_FILE = "axiomrm_judge.json"
@@ -63,6 +64,29 @@ def write_judge_card(
     )
     os.replace(temporary, path)
     return card
+
+
+def judge_folder(folder_or_id: str | Path) -> Path:
+    """Where the card and the calibrator of a model lie: its folder, or the local copy of a hub id.
+
+    What loads a model fetches neither of them, so they are fetched here where the hub can be reached.
+
+    Raises:
+        ConfigError: neither a folder nor a model of the hub that can be had.
+    """
+    folder = Path(folder_or_id)
+    if folder.is_dir():
+        return folder
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(str(folder_or_id), allow_patterns=[CARD_FILE, CALIBRATION_FILE]))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"model {str(folder_or_id)!r}: no such folder, and no copy of a model of this name from the hub "
+            f"({reason})"
+        ) from error
 
 
 def read_judge_card(folder: str | Path) -> JudgeCard | None:

@@ -1,7 +1,8 @@
 """A recording as the judge sees it: one line a piece, each with its turn number and role.
 
 Turns are printed from ``t1``. Agent messages, calls and results carry the number of their turn; a user
-message carries the number of the turn that answers it, so ``[t2 user]`` opens turn 2.
+message carries the number of the turn that answers it, so ``[t2 user]`` opens turn 2. What an environment
+said in the agent's name, and results of such calls, carry no number: they are no turn's.
 Reasoning that the user never saw (``reasoning_content`` and the like) is left out.
 """
 
@@ -20,7 +21,7 @@ class Piece(NamedTuple):
     kind: str
     """``system``, ``developer``, ``user``, ``assistant``, ``call`` or ``result``."""
     turn: int
-    """0-based turn number shown to the judge; -1 where none is shown (agent instructions)."""
+    """0-based turn number shown to the judge; -1 where none is shown (instructions, examples)."""
     name: str
     """Tool name of a call or result, neutralised."""
     neutral_text: str
@@ -53,12 +54,15 @@ def pieces(
     """The whole recording, neutralised; a mark stands for the content of the messages in ``elided``."""
     shown: list[Piece] = []
     calls: dict[str, str] = {}
-    turn = -1
+    turn, given = -1, False
     for index, message in enumerate(trajectory.messages):
-        if message.role == "assistant":
-            turn += 1
+        turn += message.is_action
+        if message.role != "tool":  # a result belongs to its call
+            given = message.role == "assistant" and not message.is_action
         calls |= {call.id: call.name for call in message.tool_calls if call.id}
         made = _message(message, index, turn, calls, control)
+        if given:
+            made = [piece._replace(turn=-1) for piece in made]
         if index in elided:
             made = [piece._replace(neutral_text=elision(len(message.content))) for piece in made]
         shown += made

@@ -57,6 +57,7 @@ class GatePoint(NamedTuple):
     """What one gate does."""
 
     gate: float
+    """The shortest decimal that parts the items so; as it is printed, so it may be typed."""
     critiques: float
     """Share of the items that get a critique: the cost."""
     agreement: float
@@ -95,10 +96,22 @@ def choose_gate(pairs: Sequence[GatePair], *, max_loss: float = MAX_LOSS) -> Gat
     for i, (_, direct, critique) in enumerate(rows, 1):
         right += critique - direct
         if i == n or rows[i][0] > rows[i - 1][0]:
-            points.append(GatePoint(rows[i][0] if i < n else ALWAYS, i / n, right / n))
+            gate = between(rows[i - 1][0], rows[i][0]) if i < n else ALWAYS
+            points.append(GatePoint(gate, i / n, right / n))
     always = points[-1]
     chosen = next(p for p in points if p.agreement >= always.agreement - max_loss - 1e-12)
     return GateChoice(chosen, always, tuple(points), n)
+
+
+def between(below: float, above: float) -> float:
+    """The shortest decimal in ``(below, above]``, near the middle of the two.
+
+    >>> between(0.2, 0.39), between(0.98, 0.9886)
+    (0.3, 0.984)
+    """
+    middle = (below + above) / 2
+    decimals = (round(middle, digits) for digits in range(1, 18))
+    return next((found for found in decimals if below < found <= above), above)
 
 
 def _agrees(verdict: Verdict, gold: str) -> int:

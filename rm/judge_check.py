@@ -1,7 +1,7 @@
 """Whether a local judge can be used, told without reading its weights."""
 
 from axiomrm.rm.calibration import read_calibration
-from axiomrm.rm.card import fitting_prompter
+from axiomrm.rm.card import fitting_prompter, judge_folder
 from axiomrm.rm.engines.model_load import check_model
 
 
@@ -13,5 +13,6 @@ def check_judge(folder_or_id: str) -> None:
             be used.
     """
     tokenizer = check_model(folder_or_id)
-    fitting_prompter(tokenizer, folder_or_id)
-    read_calibration(folder_or_id)
+    folder = judge_folder(folder_or_id)
+    fitting_prompter(tokenizer, folder)
+    read_calibration(folder)

@@ -58,7 +58,8 @@ class Judgement(_Value):
     """Hash of the calibrator; empty: none."""
     usage: dict[str, int] = Field(default_factory=dict)
     rank_key: tuple[bool, float, float] | None = None
-    """Larger is better: no hard violation, then gate, then value before it; ``None`` if abstaining."""
+    """No hard violation, gate, value before the gate; ``None`` if abstaining. ``rank`` goes by the first,
+    then by ``reward``, and by the other two among equal rewards."""
 
     def all_verdicts(self) -> Iterable[tuple[int | None, str, Verdict]]:
         """``(turn or None, criterion id, verdict)`` of everything that was asked."""

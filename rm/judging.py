@@ -15,6 +15,7 @@ from axiomrm.rm.asking import VerdictRequest
 from axiomrm.rm.criteria import criterion_of, settled
 from axiomrm.rm.judgement import Judgement, TurnJudgement
 from axiomrm.rubrics import ActiveAxiom, ActiveItem, ActiveRubric, Aggregate, Rubric, aggregate, judge
+from axiomrm.rubrics.model import LlmJudge
 
 Item = ActiveItem | ActiveAxiom
 Unit = int | None
@@ -50,11 +51,7 @@ def judge_all(
         DataError: a turn feature without default has no record in some prefix.
     """
     plans = [_plan(trajectory, active) for trajectory, active in pairs]
-    requests = [
-        VerdictRequest(p.trajectory, criterion_of(item), turn, p.active.guidelines, _votes(item))
-        for p in plans
-        for item, turn in p.asked
-    ]
+    requests = [_request(p, item, turn) for p in plans for item, turn in p.asked]
     answers = iter(ask(requests))
     for plan in plans:
         for item, turn in plan.asked:
@@ -103,8 +100,17 @@ def _programmatic(item: Item, trajectory: Trajectory, turn: Unit) -> Verdict:
         return Failed(kind="infrastructure", detail=f"{item.id}: {type(error).__name__}: {error}")
 
 
-def _votes(item: Item) -> int:
-    return item.judge.votes if item.judge.kind == "llm" else 1
+def _request(plan: _Plan, item: Item, turn: Unit) -> VerdictRequest:
+    asked = item.judge if item.judge.kind == "llm" else LlmJudge(kind="llm")
+    return VerdictRequest(
+        plan.trajectory,
+        criterion_of(item),
+        turn,
+        plan.active.guidelines,
+        asked.votes,
+        mode=asked.mode,
+        majority=isinstance(item, ActiveAxiom),
+    )
 
 
 def _judgement(plan: _Plan, stamps: Mapping[str, str]) -> Judgement:

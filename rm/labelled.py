@@ -116,6 +116,25 @@ def read_verdicts(path: Path) -> dict[Place, Found]:
     return found
 
 
+def read_scored(paths: Sequence[Path]) -> list[dict[Place, Found]]:
+    """Every verdict of each of several files: parts of one log, or the modes of one judge.
+
+    Raises:
+        DataError: as ``read_verdicts``; or two files hold one judge's verdict of one place.
+    """
+    files = [read_verdicts(path) for path in paths]
+    seen: dict[tuple[Place, str], Path] = {}
+    for path, found in zip(paths, files, strict=True):
+        for place, held in found.items():
+            first = seen.setdefault((place, held.judge_revision), path)
+            if first is not path:
+                raise DataError(
+                    f"{path}: {place.criterion!r} of {place.id!r} was judged by the same judge in {first} "
+                    "already; a label of it would count twice"
+                )
+    return files
+
+
 def label_sets(rubric: Rubric) -> dict[str, LabelSet]:
     """The legal labels of every criterion and axiom that a judge model may be asked."""
     sets = {t.id: labels_for((), t.scale) for t in rubric.theorems}
@@ -149,6 +168,21 @@ def join(
             )
             rows.append(labelled)
     return Join(rows, left_out)
+
+
+def join_files(
+    labels: Mapping[Place, Label], files: Sequence[Mapping[Place, Found]], sets: Mapping[str, LabelSet]
+) -> Join:
+    """``join`` with each file that holds a label's verdict: one row for each.
+
+    Raises:
+        DataError: as ``join``.
+    """
+    held = [{place: label for place, label in labels.items() if place in found} for found in files]
+    nowhere = {place: label for place, label in labels.items() if not any(place in found for found in files)}
+    joins = [join(*part, sets) for part in zip([*held, nowhere], [*files, {}], strict=True)]
+    left_out = sum((one.left_out for one in joins), Counter[str]())
+    return Join([row for one in joins for row in one.rows], left_out)
 
 
 def gate_pairs(

@@ -1,23 +1,31 @@
 """What stands above one reading: several samples, calibration, the margin gate.
 
-The order is sample, pool, read out, calibrate, gate. Only the first touches the engine.
+The order is sample, pool, read out, calibrate, gate; of an axiom with several readings each is read out and
+calibrated alone, and then they vote. Only sampling touches the engine.
 """
 
 import hashlib
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, get_args
 
 from axiomrm.data.trajectory import canonical_json
 from axiomrm.data.verdict import Verdict
 from axiomrm.errors import ConfigError
-from axiomrm.rm.asking import Asking, VerdictRequest, read, verdict_of
+from axiomrm.rm.asking import Asking, VerdictRequest, read, verdict_of, votes_of
 from axiomrm.rm.calibration import Calibration
 from axiomrm.rm.engines.base import Engine
 from axiomrm.rm.gating import Answer, gated
 from axiomrm.rm.prompt import JudgePrompter, Mode
-from axiomrm.rm.sampling import Readings, Stop, round_seed, sample
+from axiomrm.rm.sampling import Readings, Settled, Stop, round_seed, sample
+from axiomrm.rm.voting import settled
+
+log = logging.getLogger(__name__)
+_SAID: set[str] = set()
+"""Criteria whose votes were said to be taken once: said once, not once a conversation."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,8 @@ class Modes:
     def __post_init__(self) -> None:
         if self.gate is not None and not (self.gate >= 0 and math.isfinite(self.gate)):
             raise ConfigError(f"gate {self.gate!r} must be a confidence from 0 on (above 1: always critique)")
-        if self.n_samples is not None and self.n_samples < 1:
-            raise ConfigError(f"n_samples {self.n_samples!r} must be at least 1")
+        if self.n_samples is not None and (type(self.n_samples) is not int or self.n_samples < 1):
+            raise ConfigError(f"n_samples {self.n_samples!r} must be a whole number, at least 1")
         if self.stop not in get_args(Stop):
             raise ConfigError(f"stop {self.stop!r} must be one of {list(get_args(Stop))}")
         if not isinstance(self.calibration, Calibration | None):
@@ -63,8 +71,8 @@ def settings(asking: Asking, modes: Modes, changes: Mapping[str, Any]) -> tuple[
     if mode == "gated":
         if changes.get("gate", modes.gate) is None:
             raise ConfigError("mode 'gated' needs gate=…: pick one with `axiomrm calibrate gate`")
-        changes["mode"] = "direct"
-    elif mode is not None:
+        changes["mode"] = None
+    elif "mode" in changes:
         changes.setdefault("gate", None)
     asking = replace(asking, **{k: v for k, v in changes.items() if k in below})
     modes = replace(modes, **{k: v for k, v in changes.items() if k in own})
@@ -111,7 +119,7 @@ def checked(engine: Engine, prompter: JudgePrompter, asking: Asking, modes: Mode
 def answer(
     engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
 ) -> list[Verdict]:
-    """One verdict a request, in order."""
+    """One verdict a request, in order; in the mode of ``how``, or in its own where that has none."""
 
     def in_mode(mode: Mode) -> Answer:
         def verdicts(asked: Sequence[VerdictRequest]) -> list[Verdict]:
@@ -119,19 +127,28 @@ def answer(
 
         return verdicts
 
-    if modes.gate is None:
-        return _answered(engine, prompter, requests, how, modes)
-    return gated(requests, in_mode("direct"), in_mode("critique"), modes.gate)
+    if modes.gate is not None:
+        return gated(requests, in_mode("direct"), in_mode("critique"), modes.gate)
+    found: dict[int, Verdict] = {}
+    for mode in get_args(Mode):
+        mine = [i for i, r in enumerate(requests) if (how.mode or r.mode or "direct") == mode]
+        found |= zip(mine, in_mode(mode)([requests[i] for i in mine]), strict=True)
+    return [found[i] for i in range(len(requests))]
 
 
 def _answered(
     engine: Engine, prompter: JudgePrompter, requests: Sequence[VerdictRequest], how: Asking, modes: Modes
 ) -> list[Verdict]:
     several = _read(engine, prompter, requests, how, modes)
-    verdicts = [verdict_of(found, r, how) for found, r in zip(several, requests, strict=True)]
+    return [
+        verdict_of(found, r, how, _calibrator(r, modes)) for found, r in zip(several, requests, strict=True)
+    ]
+
+
+def _calibrator(request: VerdictRequest, modes: Modes) -> Callable[[Verdict], Verdict]:
     if modes.calibration is None:
-        return verdicts
-    return [modes.calibration.apply(v, r.criterion.labels) for v, r in zip(verdicts, requests, strict=True)]
+        return lambda verdict: verdict
+    return partial(modes.calibration.apply, labels=request.criterion.labels)
 
 
 def _read(
@@ -139,6 +156,8 @@ def _read(
 ) -> list[Readings]:
     once = how.mode == "direct" and how.readout != "sampled" and how.adapter == "own"
     wanted = [1 if once else modes.n_samples or r.votes for r in requests]
+    if once and modes.gate is None and modes.n_samples is None:
+        _say_once({r.criterion.id for r in requests if r.votes > 1})
 
     def draw(counts: dict[int, int], number: int) -> dict[int, Readings]:
         # Criteria asked in one prompt change each other's answers, so they are drawn together to the end.
@@ -148,6 +167,24 @@ def _read(
         seeded = replace(how, seed=round_seed(how.seed, number))
         return dict(zip(counts, read(engine, prompter, asked, seeded), strict=True))
 
+    def by_vote(request: VerdictRequest) -> Settled:
+        def known(found: Readings, left: int) -> bool:
+            votes = votes_of(found, request, how, _calibrator(request, modes))
+            return settled(votes, left, request.criterion.labels)
+
+        return known
+
     labels = [r.criterion.labels for r in requests]
     stop: Stop = modes.stop if how.adapter == "own" else "never"  # foreign numbers have no shares to lead by
-    return sample(draw, wanted, labels, how.rule, stop=stop)
+    voting = {i: by_vote(r) for i, r in enumerate(requests) if r.majority}
+    return sample(draw, wanted, labels, how.rule, stop=stop, voting=voting)
+
+
+def _say_once(voting: set[str]) -> None:
+    if fresh := voting - _SAID:
+        _SAID.update(fresh)
+        log.warning(
+            "%s: the rubric asks for several votes, but a direct reading is the same each time and is taken "
+            "once; mode 'critique' draws them",
+            ", ".join(sorted(fresh)),
+        )

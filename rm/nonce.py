@@ -31,7 +31,7 @@ def opening_of(trajectory: Trajectory) -> str:
     """What a nonce is drawn from: the messages before the first one of the agent, as canonical JSON."""
     opening = []
     for message in trajectory.messages:
-        if message.role == "assistant":
+        if message.is_action:
             break
         opening.append(message.model_dump(mode="json"))
     return canonical_json(opening)

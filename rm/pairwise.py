@@ -87,7 +87,7 @@ def foreign_pairs(
 def _apart(request: PairRequest) -> VerdictRequest:
     """About the first answer: everything after what the two recordings share."""
     shared = _shared(request.a.messages, request.b.messages)
-    turn = sum(m.role == "assistant" for m in shared)
+    turn = sum(m.is_action for m in shared)
     asked = Criterion("pair", request.ask, LABELS)
     return VerdictRequest(request.a, asked, turn, request.guidelines, view="hindsight")
 
@@ -97,9 +97,9 @@ def oriented(request: PairRequest, first: str) -> VerdictRequest:
     one, two = (request.a, request.b) if first == "a" else (request.b, request.a)
     shared = _shared(one.messages, two.messages)
     names = []
-    at = sum(m.role == "assistant" for m in shared)
+    at = sum(m.is_action for m in shared)
     for letter, messages in (("A", one.messages), ("B", two.messages)):
-        turns = sum(m.role == "assistant" for m in messages[len(shared) :])
+        turns = sum(m.is_action for m in messages[len(shared) :])
         if not turns:
             raise DataError(f"pair {request.a.id!r}, {request.b.id!r}: answer {letter} has no agent message")
         names.append(_turns(letter, at, at + turns))
@@ -190,7 +190,7 @@ def _shared(a: Sequence[Message], b: Sequence[Message]) -> list[Message]:
 
 
 def _stands_alone(rest: Sequence[Message]) -> bool:
-    return any(m.role == "assistant" for m in rest) and rest[0].role != "tool"
+    return any(m.is_action for m in rest) and rest[0].role != "tool"
 
 
 def _turns(letter: str, start: int, stop: int) -> str:

@@ -132,7 +132,7 @@ def _question(
             first.trajectory,
             [request.criterion for request in asked],
             first.turn,
-            how.mode,
+            how.mode or "direct",
             guidelines=first.guidelines,
             view=view,
             elided=elided,

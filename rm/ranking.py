@@ -26,14 +26,25 @@ def compared(a: Judgement, b: Judgement, tie_band: float) -> PairJudgement:
 
 
 def ranked(judgements: Sequence[Judgement], tie_band: float) -> list[Ranked]:
-    """Best first; within the band of the leader of a place a place is shared; abstentions stand last."""
-    known = [(j.rank_key, i) for i, j in enumerate(judgements) if j.rank_key is not None]
+    """Best first, in the order of ``ahead``: no hard violation, then the reward; gate and base break ties.
+
+    Within the band of the leader of a place a place is shared; abstentions stand last.
+    """
+    known = [(order, -i) for i, j in enumerate(judgements) if (order := _order(j)) is not None]
     places: list[Ranked] = []
-    for position, (_, i) in enumerate(sorted(known, key=lambda x: (x[0], -x[1]), reverse=True), 1):
+    for position, (_, at) in enumerate(sorted(known, reverse=True), 1):
+        i = -at
         leader = next((r for r in places if r.place == places[-1].place), None)
         tied = leader is not None and ahead(leader.judgement, judgements[i], tie_band) == "tie"
         place = leader.place if tied and leader is not None else position
         places.append(Ranked(index=i, place=place, judgement=judgements[i]))
     return places + [
-        Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if j.rank_key is None
+        Ranked(index=i, place=None, judgement=j) for i, j in enumerate(judgements) if _order(j) is None
     ]
+
+
+def _order(judgement: Judgement) -> tuple[bool, float, float, float] | None:
+    if judgement.reward is None or judgement.rank_key is None:
+        return None
+    clean, gate, base = judgement.rank_key
+    return clean, judgement.reward, gate, base

@@ -58,8 +58,7 @@ def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule())
         rule: read-out, mode and smallest captured mass.
     """
     if rule.readout != "sampled" and any(reading.logprobs is None for reading in readings):
-        detail = f"read-out {rule.readout!r} needs label log-probabilities and the engine gave none"
-        return Failed(kind="no_logprobs", detail=detail)
+        return without_logprobs(rule.readout)
     counted = counting(readings, labels, rule)
     flags = {flag for reading in readings for flag in reading.flags}
     if rule.readout == "sampled":
@@ -74,6 +73,12 @@ def read_out(readings: Sequence[Reading], labels: LabelSet, rule: Rule = Rule())
     verdict = _verdict(counted, readings, labels, rule, tuple(sorted(flags)))
     mean_mass = min(math.fsum(share.mass for share in counted) / len(counted), 1.0)
     return verdict.model_copy(update={"captured_mass": mean_mass}) if isinstance(verdict, Scored) else verdict
+
+
+def without_logprobs(readout: Readout) -> Failed:
+    """Why there is no reading where the engine gave no log-probabilities."""
+    detail = f"read-out {readout!r} needs label log-probabilities and the engine gave none"
+    return Failed(kind="no_logprobs", detail=detail)
 
 
 class Share(NamedTuple):

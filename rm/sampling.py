@@ -8,11 +8,12 @@ does not depend on the stopping rule: stopping early leaves samples out and chan
 to the sum of one label and 0 to another's, so a lead of more than m in the summed shares cannot be caught up;
 X likewise against its threshold. ``precise``: also when the 90 % half-width of the value is small (t
 quantiles). Stopping early leaves the label as it is, but the value is then the mean over fewer samples.
+Questions whose readings vote bring their own rule, see :mod:`axiomrm.rm.voting`.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from axiomrm.data.verdict import Failed
@@ -21,6 +22,8 @@ from axiomrm.rm.readout import Reading, Rule, Share, assessed, counting
 
 Stop = Literal["never", "decided", "precise"]
 Readings = list[Reading | Failed]
+Settled = Callable[[Readings, int], bool]
+"""Whether the label is known from the readings so far, before so many more."""
 HALF_WIDTH = 0.05
 """``precise`` stops below this 90 % half-width of the value; our own starting value."""
 PRECISE_FROM = 3
@@ -91,6 +94,7 @@ def sample(
     rule: Rule,
     *,
     stop: Stop = "never",
+    voting: Mapping[int, Settled] | None = None,
 ) -> list[Readings]:
     """The readings of each question.
 
@@ -101,7 +105,9 @@ def sample(
         labels: its legal labels.
         rule: how readings become a verdict.
         stop: when a question needs no more samples.
+        voting: questions whose readings vote, with what ``decided`` means for them.
     """
+    voting = voting or {}
     sizes = [rounds(k) for k in wanted]
     found: list[Readings] = [[] for _ in wanted]
     open_ = set(range(len(wanted)))
@@ -112,15 +118,20 @@ def sample(
         for i in open_:
             found[i] += drawn[i]
         left = {i: sum(sizes[i][number + 1 :]) for i in open_}
-        open_ = {i for i in open_ if left[i] and not _enough(found[i], left[i], labels[i], rule, stop)}
+        open_ = {
+            i
+            for i in open_
+            if left[i] and not _enough(found[i], left[i], labels[i], rule, stop, voting.get(i))
+        }
     return found
 
 
-def _enough(readings: Readings, left: int, labels: LabelSet, rule: Rule, stop: Stop) -> bool:
+def _enough(
+    readings: Readings, left: int, labels: LabelSet, rule: Rule, stop: Stop, by_vote: Settled | None
+) -> bool:
     if stop == "never":
         return False
-    good = [r for r in readings if isinstance(r, Reading)]
-    if rule.readout != "sampled" and any(r.logprobs is None for r in good):
-        return True  # the verdict is no_logprobs whatever follows
-    shares = counting(good, labels, rule)
+    if by_vote is not None:  # how exactly the mean is known says nothing about the count
+        return by_vote(readings, left)
+    shares = counting([r for r in readings if isinstance(r, Reading)], labels, rule)
     return decided(shares, left, labels, rule) or (stop == "precise" and precise(shares, labels))

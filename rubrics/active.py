@@ -22,16 +22,19 @@ class Grant(Protocol):
 
 @dataclass(frozen=True)
 class Personal:
-    """What one user's profile adds: allow-listed slot values and the share that they may have."""
+    """What one user's profile adds: allow-listed slot values and the share that they may have.
 
-    slots: Mapping[str, Any]
+    Its representation shows the share alone.
+    """
+
+    slots: Mapping[str, Any] = field(repr=False)
     """Slot → scalar, or list for a set slot; a template applies if all slots it reads are here."""
     share: float
     """λ in [0, personal_budget]; 0 gives the generic result."""
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict, repr=False)
     """Template → weight among the personal criteria, in place of its own; cut at its ``max_weight``."""
-    grant: Grant | None = field(default=None, compare=False)
-    provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    grant: Grant | None = field(default=None, compare=False, repr=False)
+    provenance: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Slot versions, consent epoch, subject token, expiry: travels beside the hash, never in it."""
 
 

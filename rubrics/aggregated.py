@@ -52,7 +52,8 @@ class Aggregate:
 
     @property
     def rank_key(self) -> tuple[bool, float, float] | None:
-        """Larger is better: no hard violation, then gate, then base; ``None`` if abstaining."""
+        """No hard violation, gate, base; ``None`` if abstaining. Between the first and the others a ranking
+        looks at the reward."""
         if self.reward is None or self.gate is None or self.base is None:
             return None
         return (not self.hard_violated, self.gate, self.base)

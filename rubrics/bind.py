@@ -15,6 +15,7 @@ from axiomrm.rubrics.feature_values import feature_values, turn_values
 from axiomrm.rubrics.hashing import item_hash
 from axiomrm.rubrics.model import Axiom, EvidenceSpec, Template, Theorem
 from axiomrm.rubrics.templates import instantiate
+from axiomrm.rubrics.text_form import nfc
 
 if TYPE_CHECKING:
     from axiomrm.rubrics.rubric import Rubric
@@ -39,14 +40,14 @@ def bind(
     rubric: "Rubric", features: Mapping[str, Any], personal: Personal | None = None, *, task: str = ""
 ) -> ActiveRubric:
     """See ``Rubric.bind``."""
-    values = feature_values(rubric.features, features, task)
+    values = feature_values(rubric.features, nfc(features), task)
     share = _share(rubric, personal)
     items = [item for t in rubric.theorems if (item := _theorem(rubric, t, values)) is not None]
     if share and personal is not None:
         parents = {i.id: i for i in items}
         for template in rubric.templates:
             parent = parents.get(template.specialises)
-            made = instantiate(template, personal.slots) if parent is not None else None
+            made = instantiate(template, nfc(personal.slots)) if parent is not None else None
             item = _theorem(rubric, made, values, parent) if made is not None else None
             if item is not None:
                 items.append(_reweighted(item, template, personal.weights))
@@ -89,7 +90,7 @@ def _theorem(
         applies=applies,
         on_cannot_assess=item.on_cannot_assess,
         cases=item.cases,
-        item_hash=rubric.item_hashes[item.id] if parent is None else item_hash(item),
+        item_hash=rubric.item_hashes[item.id] if parent is None else item_hash(item, rubric.facets),
         personal=parent is not None,
         parent=parent.id if parent is not None else "",
         inverse=item.inverse,

@@ -4,9 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import BaseModel
+
 from axiomrm.rubrics.findings import Finding
-from axiomrm.rubrics.hashing import canonical_condition, canonical_text
+from axiomrm.rubrics.hashing import canonical_condition, canonical_text, condition_names
 from axiomrm.rubrics.model import Axiom, Template, Theorem
+from axiomrm.rubrics.symbols import SECTIONS
+from axiomrm.rubrics.templates import variants
 from axiomrm.rubrics.versions import Version, parse_version
 
 if TYPE_CHECKING:
@@ -101,25 +105,49 @@ def _header(old: "Rubric", new: "Rubric") -> Iterator[Change]:
     if set(a.languages) != set(b.languages):
         yield Change("minor", "rubric", "languages", f"{', '.join(a.languages)} → {', '.join(b.languages)}")
     if a.id != b.id:
-        yield Change("major", "rubric", "id", f"{a.id} → {b.id}", "judge again")
+        for name in _judged(new):
+            yield Change("major", name, "rubric id", f"{a.id} → {b.id}", "judge again")
     if old.guidelines != new.guidelines:
-        for name in (
-            *(i.id for i in new.axioms),
-            *(i.id for i in new.theorems),
-            *(i.id for i in new.templates),
-        ):
+        for name in _judged(new):
             yield Change("minor", name, "guidelines", "changed", "stale")
 
 
+def _all(rubric: "Rubric") -> dict[str, Axiom | Theorem | Template]:
+    return {i.id: i for group in (rubric.axioms, rubric.theorems, rubric.templates) for i in group}
+
+
+def _judged(rubric: "Rubric") -> list[str]:
+    """All but premises, which no verdict is about."""
+    return [i for i, item in _all(rubric).items() if not (isinstance(item, Axiom) and item.type == "premise")]
+
+
 def _tables(old: "Rubric", new: "Rubric") -> Iterator[Change]:
-    for section in ("features", "turn_features", "facets"):
+    """Definitions: each item whose conditions name a changed one is to be judged again."""
+    before, after = _all(old), _all(new)
+    named = {name: _names(before[name]) | _names(after[name]) for name in before.keys() & after.keys()}
+    for section, table in SECTIONS.items():
         a: Mapping[str, Any] = getattr(old, section)
         b: Mapping[str, Any] = getattr(new, section)
         for name in sorted(a.keys() | b.keys()):
             if a.get(name) == b.get(name):
                 continue
-            detail = "removed" if name not in b else "added" if name not in a else "changed"
-            yield Change("major", name, section, detail, "judge again")
+            detail = "removed" if name not in b else "added" if name not in a else _changed(a[name], b[name])
+            for item in sorted(i for i, names in named.items() if name in names):
+                yield Change("major", item, f"{table} {name}", detail, "judge again")
+            if not any(name in names for names in named.values()):
+                yield Change("major", name, section, detail)
+
+
+def _changed(old: BaseModel, new: BaseModel) -> str:
+    pairs = [(f, getattr(old, f, None), getattr(new, f, None)) for f in type(new).model_fields]
+    return "changed: " + ", ".join(f"{f} {_short(a)} → {_short(b)}" for f, a, b in pairs if a != b)
+
+
+def _names(item: Axiom | Theorem | Template) -> frozenset[str]:
+    """Names in the conditions of an item; of a template, in those of all its variants."""
+    filled = [v for _, v in variants(item)] if isinstance(item, Template) else [item]
+    texts = {text for i in filled for text in (i.applies_when, i.requires) if text is not None}
+    return frozenset(name for text in texts for name in condition_names(text))
 
 
 def _policy(old: "Rubric", new: "Rubric") -> Iterator[Change]:
@@ -130,8 +158,7 @@ def _policy(old: "Rubric", new: "Rubric") -> Iterator[Change]:
 
 
 def _items(old: "Rubric", new: "Rubric") -> Iterator[Change]:
-    a = {i.id: i for group in (old.axioms, old.theorems, old.templates) for i in group}
-    b = {i.id: i for group in (new.axioms, new.theorems, new.templates) for i in group}
+    a, b = _all(old), _all(new)
     for name in sorted(a.keys() | b.keys()):
         if name not in b:
             yield Change("major", name, "item", "removed", "re-aggregate")

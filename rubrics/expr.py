@@ -34,6 +34,7 @@ from axiomrm.rubrics.expr_tree import (
     names_of,
     tests_of,
 )
+from axiomrm.rubrics.text_form import nfc
 
 __all__ = [
     "TRUE",
@@ -125,7 +126,7 @@ def parse(source: str) -> Expr:
         raise ExprError(
             f"condition of {len(source)} characters, at most {MAX_LENGTH}", 0, 1, "split the criterion"
         )
-    parser = _Parser(_tokens(source))
+    parser = _Parser(_tokens(nfc(source)))
     tree = parser.expr(0)
     rest = parser.peek()
     if rest.kind != "end":

@@ -1,5 +1,6 @@
 """Facts of the task and of the prefix, checked against their declaration."""
 
+import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ from axiomrm.rubrics.probes import PROBES
 
 
 def feature_values(declared: Mapping[str, Feature], given: Mapping[str, Any], task: str) -> dict[str, Value]:
-    """Value of each declared feature; ``None``, which data libraries fill in for absent keys, is missing.
+    """Value of each declared feature; what data libraries fill in for absent keys (``None``, NaN) is missing.
 
     Raises:
         DataError: missing without default, or a value that does not fit; names task and feature.
@@ -20,10 +21,9 @@ def feature_values(declared: Mapping[str, Feature], given: Mapping[str, Any], ta
     where = f"task {task!r}" if task else "task"
     out: dict[str, Value] = {}
     for name, spec in declared.items():
-        value = given.get(name)
-        value = spec.default if value is None else value
+        value = _present(given.get(name), spec.default)
         if value is None:
-            lacks = ": found None, and it" if name in given else " is missing and"
+            lacks = f": found {given[name]!r}, and it" if name in given else " is missing and"
             raise DataError(f"{where}: feature {name!r}{lacks} has no default; accepted: {accepted(spec)}")
         if not fits(value, spec):
             raise DataError(f"{where}: feature {name!r} is {value!r}; accepted: {accepted(spec)}")
@@ -45,14 +45,13 @@ def turn_values(
     for name, spec in declared.items():
         if name not in used:
             continue
-        value = PROBES[spec.probe].measure(prefix, None, spec.args)
-        value = spec.default if value is None else value
+        value = _present(PROBES[spec.probe].measure(prefix, None, spec.args), spec.default)
         if value is None:
             raise DataError(
                 f"{where}: turn feature {name!r}: probe {spec.probe!r} finds no record before this turn; "
                 "record it in the environment or give the feature a default"
             )
-        if spec.type == "int" and spec.range is not None and isinstance(value, int | float):
+        if spec.type == "int" and spec.range is not None and _finite(value):
             value = min(max(int(value), spec.range[0]), spec.range[1])
         if not fits(value, spec):
             raise DataError(f"{where}: turn feature {name!r} is {value!r}; accepted: {accepted(spec)}")
@@ -66,9 +65,19 @@ def fits(value: Any, spec: Feature | TurnFeature) -> bool:
         return isinstance(value, bool)
     if spec.type == "enum":
         return isinstance(value, str) and value in spec.values
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal) or value != int(value):
+    if isinstance(value, bool) or not _finite(value) or value != int(value):
         return False
     return spec.range is None or spec.range[0] <= value <= spec.range[1]
+
+
+def _present(value: Any, default: Any) -> Any:
+    """``value``, or the default where it is missing; a default is never NaN (E106)."""
+    missing = value is None or (isinstance(value, float | Decimal) and math.isnan(value))
+    return default if missing else value
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, float | Decimal) and math.isfinite(value))
 
 
 def accepted(spec: Feature | TurnFeature) -> str:

@@ -9,16 +9,16 @@ sources, tags, changelog and lint_allow: none of them changes a verdict or a rew
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from axiomrm.rubrics.expr import ExprError, parse
+from axiomrm.rubrics.expr import ExprError, names_of, parse
 from axiomrm.rubrics.expr_text import decimal_text, unparse
-from axiomrm.rubrics.model import Axiom, Template, Theorem
+from axiomrm.rubrics.model import Axiom, Facet, Template, Theorem
+from axiomrm.rubrics.text_form import nfc
 
 if TYPE_CHECKING:
     from axiomrm.rubrics.rubric import Rubric
@@ -50,6 +50,14 @@ def canonical_condition(text: str) -> str:
         return unparse(parse(text))
     except ExprError:
         return re.sub(r"\s+", " ", text).strip()
+
+
+def condition_names(text: str) -> frozenset[str]:
+    """Names that a condition mentions; none if it does not parse."""
+    try:
+        return names_of(parse(text))
+    except ExprError:
+        return frozenset()
 
 
 def canonical_form(rubric: "Rubric") -> dict[str, Any]:
@@ -99,9 +107,9 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, int | float | Decimal):
         return decimal_text(Decimal(str(value)))
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return nfc(value)
     if isinstance(value, Mapping):
-        return {unicodedata.normalize("NFC", str(k)): _canonical(v) for k, v in value.items()}
+        return {nfc(str(k)): _canonical(v) for k, v in value.items()}
     return [_canonical(v) for v in value]
 
 
@@ -115,6 +123,17 @@ def rubric_hash(rubric: "Rubric") -> str:
     return digest(canonical_form(rubric))
 
 
-def item_hash(item: Axiom | Theorem | Template) -> str:
-    """Content address of one item."""
-    return digest(canonical_item(item))
+def item_hash(item: Axiom | Theorem | Template, facets: Mapping[str, Facet]) -> str:
+    """Content address of one item, with the definitions of the facets that its ``requires`` names.
+
+    Args:
+        item: with the parameters filled in, if it is a template.
+        facets: declared ones; without those that the item names, its verdicts could change unseen.
+    """
+    form = canonical_item(item)
+    named = {
+        name: facets[name] for name in sorted(condition_names(item.requires or "true")) if name in facets
+    }
+    if named:
+        form["facets"] = {name: _without_defaults(spec) for name, spec in named.items()}
+    return digest(form)

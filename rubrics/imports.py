@@ -88,7 +88,8 @@ def read_lock(base: FilePath | None) -> dict[str, LockEntry]:
         return {k: LockEntry(v["version"], v["hash"], v["where"]) for k, v in loaded["rubrics"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path}: not a lock file ({error}); write it anew with 'axiomrm rubric lock'"
+            f"{path}: not a lock file ({error}); write it anew with 'axiomrm rubric lock', for each rubric "
+            "of the folder"
         ) from error
 
 

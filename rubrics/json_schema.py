@@ -50,7 +50,8 @@ _SHARED = {
     "args": "Arguments of the probe or the function.",
     "fn": "A programmatic judge.",
     "kind": "Which kind it is.",
-    "mode": "A written critique before the verdict, or the verdict alone.",
+    "mode": "A written critique before the verdict, or the verdict alone, where the caller sets no mode; "
+    "`none`: the caller decides (`direct` if nothing is set).",
     "title": "For people; not hashed.",
     "license": "Not hashed.",
     "languages": "Languages that the wording is made for.",

@@ -21,6 +21,7 @@ from axiomrm.rubrics.bind import ActiveAxiom, ActiveItem
 from axiomrm.rubrics.expr import evaluate, names_of
 from axiomrm.rubrics.judge_types import Arguments, Run
 from axiomrm.rubrics.probes import PROBES
+from axiomrm.rubrics.text_form import nfc
 
 
 class JudgeFunction(NamedTuple):
@@ -42,7 +43,7 @@ class JudgeFunction(NamedTuple):
 
 def _arguments(model: type[BaseModel], args: Mapping[str, Any]) -> Any:
     try:
-        return model.model_validate(dict(args))
+        return model.model_validate(nfc(args))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -27,7 +27,7 @@ class AnswerMatch(Arguments):
 
 
 class ResultMatch(Arguments):
-    """How a result table is compared."""
+    """How a result table is compared: by name where all rows of both have the same, else by position."""
 
     ordered: bool = False
     """Whether the order of rows counts."""
@@ -35,11 +35,26 @@ class ResultMatch(Arguments):
     """Relative, and absolute below 1."""
 
 
+_MONEY = re.compile(r"(?<![\w.+-])([-+])[$£¥\u20a0-\u20cf] ?(?=[.\d])")
+_SIGNS = re.compile(r"((?<![\w.+-])(?:-\.?|\.)(?=\d)|(?<=\d)[.-](?=\d))|[.-]")
+_NUMBER = re.compile(
+    r"(?:(?<![\w.+-])[-+])?(?:\d[\d,]*(?:\.\d+)?|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?",
+)
+
+
 def normalised(text: str) -> str:
-    """Lower case, NFKC, without punctuation, articles and repeated blanks."""
-    text = re.sub(r"[^\w\s.%-]", " ", unicodedata.normalize("NFKC", text).casefold())
-    text = re.sub(r"(?<!\d)[.-]|[.-](?!\d)", " ", text)
+    """Lower case, NFKC, without punctuation, articles and repeated blanks.
+
+    The minus and the point of a number stay: ``-5`` is not ``5``, ``.5`` is not ``5``, and ``+5`` is.
+    """
+    text = _signed(unicodedata.normalize("NFKC", text)).casefold()
+    text = _SIGNS.sub(lambda m: m.group(1) or " ", re.sub(r"[^\w\s.%-]", " ", text))
     return " ".join(w for w in text.split() if w not in ("a", "an", "the"))
+
+
+def _signed(text: str) -> str:
+    """With signs directly before their number: the typographic minus and ``-$5`` too."""
+    return _MONEY.sub(r"\1", text.replace("\u2212", "-"))
 
 
 def _reference(trajectory: Trajectory, field: str) -> Any:
@@ -51,17 +66,26 @@ def _answer(trajectory: Trajectory) -> str | None:
     value = metrics_of(trajectory).get("answer")
     if value is not None:
         return str(value)
-    last = [m.content for m in trajectory.messages if m.role == "assistant" and m.content.strip()]
+    last = [m.content for m in trajectory.messages if m.is_action and m.content.strip()]
     return last[-1] if last else None
 
 
 def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall over words."""
-    got, want = Counter(words(normalised(answer))), Counter(words(normalised(reference)))
+    """Harmonic mean of precision and recall over words; a signed number is a word."""
+    got, want = Counter(_tokens(answer)), Counter(_tokens(reference))
     both = sum((got & want).values())
     if not both:
         return float(not got and not want)
     return 2 * both / (sum(got.values()) + sum(want.values()))
+
+
+def _tokens(text: str) -> list[str]:
+    out: list[str] = []
+    for part in normalised(text).split():
+        sign = part[: len(part) - len(part.lstrip("-."))]
+        found = words(part)
+        out += [sign + found[0], *found[1:]] if found else []
+    return out
 
 
 def answer_match(trajectory: Trajectory, turn: int | None, args: AnswerMatch) -> Verdict:
@@ -92,7 +116,7 @@ def _compare(answer: str, reference: Any, args: AnswerMatch) -> float:
 
 
 def _last_number(text: str) -> float | None:
-    found = re.findall(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?", text)
+    found = _NUMBER.findall(_signed(text))
     return float(found[-1].replace(",", "")) if found else None
 
 
@@ -109,7 +133,8 @@ def result_match(trajectory: Trajectory, turn: int | None, args: ResultMatch) ->
     reference = _reference(trajectory, "result")
     if reference is None:
         return CannotAssess(reason="task.reference has no result")
-    got, want = _rows(value), _rows(reference)
+    by_name = _same_names(value, reference)
+    got, want = _rows(value, by_name), _rows(reference, by_name)
     if got is None or want is None:
         return Failed(kind="infrastructure", detail="'result' and its reference must be lists of rows")
     if not args.ordered:
@@ -120,13 +145,23 @@ def result_match(trajectory: Trajectory, turn: int | None, args: ResultMatch) ->
     return scored(float(same), "match" if same else "no_match")
 
 
-def _rows(value: Any) -> list[list[Any]] | None:
+def _rows(value: Any, by_name: bool) -> list[list[Any]] | None:
+    """Each row as a list; by name: its values in the order of the names."""
     if not isinstance(value, list | tuple):
         return None
-    return [
-        list(r.values()) if isinstance(r, dict) else list(r) if isinstance(r, list | tuple) else [r]
-        for r in value
-    ]
+    return [_row(r, by_name) for r in value]
+
+
+def _row(row: Any, by_name: bool) -> list[Any]:
+    if isinstance(row, dict):
+        return [row[name] for name in sorted(row, key=str)] if by_name else list(row.values())
+    return list(row) if isinstance(row, list | tuple) else [row]
+
+
+def _same_names(*tables: Any) -> bool:
+    """Whether all rows are mappings with one set of names; a query may name a column otherwise."""
+    rows = [row for table in tables if isinstance(table, list | tuple) for row in table]
+    return all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows)
 
 
 def _key(row: list[Any]) -> list[tuple[int, float, str]]:

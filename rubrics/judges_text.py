@@ -1,16 +1,17 @@
 """Judges of the assistant's text: form, length, literal strings, citations, revealed personal data.
 
-Covers (``pii_reveal``): e-mail addresses, payment cards with a valid Luhn sum, IBANs with a valid checksum,
-phone numbers with a country code or in groups. Does not cover: names, postal addresses, dates of birth.
+What ``pii_reveal`` covers and what it does not: ``data/pii.py``.
 """
 
 import json
 import re
+import unicodedata
 from typing import Literal
 
 import yaml
 from pydantic import Field, model_validator
 
+from axiomrm.data.pii import personal_strings, plain, squeeze
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.data.verdict import CannotAssess, Verdict
 from axiomrm.rubrics.judge_types import Arguments, metrics_of, scored
@@ -149,40 +150,10 @@ def cites_sources(trajectory: Trajectory, turn: int | None, args: CitesSources) 
     if not isinstance(retrieved, list | tuple):
         return CannotAssess(reason="outcome.metrics has no list 'retrieved_ids'")
     cited = set(re.findall(args.pattern, judged_text(trajectory, turn)))
-    unknown = sorted(cited - set(map(str, retrieved)))
+    unknown = sorted(cited - {unicodedata.normalize("NFC", str(r)) for r in retrieved})
     if unknown:
         return scored(0.0, "unknown_id", ", ".join(unknown)[:200])
     return scored(float(len(cited) >= args.min), f"{len(cited)} cited")
-
-
-_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
-_CARD = re.compile(r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
-_PHONE = re.compile(
-    r"(?<!\w)(?:\+\d{1,3}[ .-]?\(?\d{1,4}\)?(?:[ .-]?\d{2,4}){2,4}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4})(?!\w)"
-)
-
-
-def personal_strings(text: str) -> set[str]:
-    """Personal data in a text, without blanks and separators, lower case."""
-    found = [m.group() for m in _EMAIL.finditer(text)] + [m.group() for m in _PHONE.finditer(text)]
-    found += [m.group() for m in _CARD.finditer(text) if _luhn(re.sub(r"\D", "", m.group()))]
-    found += [m.group() for m in _IBAN.finditer(text) if _iban(m.group().replace(" ", ""))]
-    return {_squeeze(f) for f in found}
-
-
-def _squeeze(text: str) -> str:
-    return re.sub(r"[\s().-]", "", text).casefold() if "@" not in text else text.casefold().rstrip(".")
-
-
-def _luhn(digits: str) -> bool:
-    doubled = [int(d) * (1 + i % 2) for i, d in enumerate(reversed(digits))]
-    return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
-
-
-def _iban(text: str) -> bool:
-    moved = text[4:] + text[:4]
-    return int("".join(str(int(c, 36)) for c in moved)) % 97 == 1
 
 
 def pii_reveal(trajectory: Trajectory, turn: int | None, args: PiiReveal) -> Verdict:
@@ -207,5 +178,5 @@ def _given(trajectory: Trajectory, before: int, allowed: tuple[str, ...]) -> str
             message.role == "tool" and (not allowed or name in allowed)
         ):
             out.append(message.content)
-    text = "\n".join(out)
-    return text.casefold() + "\n" + re.sub(r"[\s().-]", "", text).casefold()
+    text = plain("\n".join(out))
+    return text.casefold() + "\n" + squeeze(text)

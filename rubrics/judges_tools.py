@@ -53,7 +53,7 @@ def tool_order(trajectory: Trajectory, turn: int | None, args: ToolOrder) -> Ver
     done = False
     for at, message in enumerate(trajectory.messages):
         finished = False
-        for index, call in enumerate(message.tool_calls):
+        for index, call in enumerate(message.tool_calls if message.is_action else ()):
             if call.name in args.then and not done:
                 return scored(0.0, "violated", f"{call.name} before a successful {args.first}")
             if call.name == args.first:

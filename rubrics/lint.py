@@ -87,7 +87,7 @@ def searches(rubric: "Rubric") -> list[Finding]:
 
 
 def wording(rubric: "Rubric", detectors: Sequence[TextDetector] = ()) -> Iterator[Finding]:
-    """Findings about texts and personal data."""
+    """Findings about the texts of this file, and about personal data in it and in what it imports."""
     for check in (
         lint_words.w105_unused,
         lint_words.w160_vague,
@@ -95,10 +95,11 @@ def wording(rubric: "Rubric", detectors: Sequence[TextDetector] = ()) -> Iterato
         lint_words.w163_bulk,
     ):
         yield from check(rubric)
-    yield from lint_private.e150_sensitive(rubric, detectors)
-    yield from lint_private.e151_personal(rubric, detectors)
-    yield from lint_private.e152_slots(rubric)
-    yield from lint_private.e153_dimension(rubric)
+    for part in rubric.parts:
+        yield from lint_private.e150_sensitive(part, detectors)
+        yield from lint_private.e151_personal(part, detectors)
+        yield from lint_private.e152_slots(part)
+        yield from lint_private.e153_dimension(part, rubric)
 
 
 def _allowed(rubric: "Rubric", finding: Finding) -> bool:

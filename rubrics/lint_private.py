@@ -1,8 +1,11 @@
 """E150–E153: sensitive attributes, personal data, slots and dimensions of personal templates.
 
-Covers: a word list for nine sensitive categories (English, Chinese) in statements, conditions, parameters
-and reads; e-mail, phone, card and IBAN patterns in any string; detectors that are passed in. Does not
-cover, without detectors: names, postal addresses, paraphrases of a sensitive attribute.
+Covers: a word list for nine sensitive categories (English, Chinese) in all that the judge reads of a
+criterion (guidelines, statement, inverse, anchors, severities), in conditions, parameters and reads, in
+declared names and their values, and in what ``defaults`` says of these; e-mail, phone, card and IBAN patterns
+in any string; detectors that are passed in. Full-width letters and characters that nobody sees hide no word.
+Does not cover, without detectors: names, postal addresses, paraphrases of a sensitive attribute, letters of
+another alphabet that look alike; cases, which may show what a reply must not say.
 """
 
 import re
@@ -12,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import yaml
 
+from axiomrm.data.pii import personal_strings, plain
 from axiomrm.rubrics.expr import ExprError, names_of, parse
 from axiomrm.rubrics.expr_check import nearest
 from axiomrm.rubrics.findings import Finding, Path
-from axiomrm.rubrics.judges_text import personal_strings
 from axiomrm.rubrics.model import Template
 from axiomrm.rubrics.templates import variants
 from axiomrm.rubrics.yaml_nodes import Node
@@ -40,28 +43,49 @@ class TextDetector(Protocol):
         """What stands in ``text``."""
 
 
-SENSITIVE: dict[str, str] = {
-    "health": "pregnan(?:t|cy)|disabled|disabilit(?:y|ies)|hiv|cancer|diabet(?:es|ic)|"
-    "depress(?:ed|ion)|autis(?:m|tic)|"
-    "mental illness|mentally ill|diagnos(?:is|es|ed)|怀孕|残疾|抑郁|艾滋",
-    "religion": "religio(?:n|us)|christian|muslim|jewish|hindu|buddhist|atheist|catholic|宗教|信仰|穆斯林",
-    "ethnicity": "ethnic(?:ity)?|race(?! condition)|racial|skin colou?r|nationality|民族|种族",
-    "politics": "political (?:view|opinion|party)s?|party member|(?:republican|democrat) voter|"
-    "政治面貌|政治观点",
-    "union": "trade union|union member(?:ship)?|工会",
-    "sexuality": "sexual orientation|sexuality|gay|lesbian|bisexual|transgender|性取向",
-    "genetics": "genetic data|dna|biometric(?:s)?|基因",
-    "offences": "criminal record|convict(?:ed|ion)|犯罪记录",
-    "minors": "child's age|underage user|未成年用户",
+SENSITIVE: dict[str, tuple[str, str]] = {
+    "health": (
+        "pregnan(?:t|cy|cies)|disabled|disabilit(?:y|ies)|hiv|cancer|diabet(?:es|ic)|depress(?:ed|ion|ive)|"
+        "autis(?:m|tic)|mental illness|mentally ill|diagnos(?:is|es|ed)",
+        "怀孕|残疾|抑郁|艾滋",
+    ),
+    "religion": (
+        "religio(?:n|us)|christian(?:ity)?|muslim|islam(?:ic)?|jew(?:ish)?|judaism|hindu(?:ism)?|"
+        "buddhis[tm]|atheis[tm]|catholic(?:ism)?",
+        "宗教|信仰|穆斯林",
+    ),
+    "ethnicity": (
+        "ethnic(?:it(?:y|ies))?|(?<!data.)race(?! condition)|racial|skin colou?r|nationalit(?:y|ies)",
+        "民族|种族",
+    ),
+    "politics": (
+        "political (?:view|opinion|affiliation|part(?:y|ies))|party member|"
+        "(?:republican|democrat(?:ic)?) voter",
+        "政治面貌|政治观点",
+    ),
+    "union": ("trade union|union member(?:ship)?", "工会"),
+    "sexuality": (
+        "sexual orientation|sexualit(?:y|ies)|(?:homo|hetero|bi)sexual(?:ity)?|gay|lesbian|"
+        "transgender(?:ed)?",
+        "性取向",
+    ),
+    "genetics": ("genetic data|dna|biometric", "基因"),
+    "offences": ("criminal record|convict(?:ed|ion)?", "犯罪记录"),
+    "minors": ("child(?:ren)?['’]?s? age|underage user", "未成年用户"),
 }
+"""Category → words in English (singular; a blank stands for any separator) and in Chinese."""
+_BETWEEN = r"[\s_.-]{1,3}"
 _SENSITIVE = {
-    category: re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE)
-    for category, words in SENSITIVE.items()
+    category: re.compile(
+        rf"(?<![a-z])(?:{english.replace(' ', _BETWEEN)})(?:e?s)?(?![a-z])|{chinese}", re.IGNORECASE
+    )
+    for category, (english, chinese) in SENSITIVE.items()
 }
 
 
 def sensitive_words(text: str) -> list[tuple[str, re.Match[str]]]:
-    """Category and place of each word of the list."""
+    """Category and place of each word of the list, in the text as ``pii.plain`` writes it."""
+    text = plain(text)
     return [(category, m) for category, pattern in _SENSITIVE.items() for m in pattern.finditer(text)]
 
 
@@ -80,23 +104,32 @@ def strings_of(node: Node | None, path: Path = ()) -> Iterator[tuple[Path, str]]
         yield path, node.value
 
 
-_E150_FIELDS = {"statement", "applies_when", "requires", "params", "reads"}
+_ITEMS = ("axioms", "theorems", "personal_templates")
+_E150_FIELDS = {"statement", "inverse", "applies_when", "requires", "scale", "caps", "params", "reads"}
+_DECLARATIONS = ("features", "turn_features", "facets")
+
+
+def _decides(path: Path) -> bool:
+    """Whether the judge reads the text at a place, or it decides what applies or what a verdict is worth."""
+    section, rest = path[0], path[1:]
+    if section == "rubric":
+        return rest[:1] == ("guidelines",)
+    if section == "defaults":
+        return bool(rest) and rest[0] in _E150_FIELDS
+    if section in _DECLARATIONS:
+        return len(rest) == 1 or (len(rest) > 1 and rest[1] in ("values", "default"))
+    return section in _ITEMS and len(rest) > 1 and rest[1] in _E150_FIELDS
 
 
 def e150_sensitive(part: "Rubric", detectors: Sequence[TextDetector] = ()) -> Iterator[Finding]:
-    """A sensitive attribute in a statement, condition, parameter, read or declared name."""
+    """A sensitive attribute where a criterion could depend on it: texts for the judge, conditions, names."""
     for path, text in strings_of(part.source.root):
-        declared = path[0] in ("features", "turn_features") and len(path) == 2
-        inside = len(path) > 2 and path[2] in _E150_FIELDS
-        if not (declared or inside):
+        if not _decides(path):
             continue
-        where = ".".join(str(p) for p in path[2:] if isinstance(p, str)) or str(path[0])
-        shown = (
-            text.replace("_", " ").replace(".", " ")
-            if declared or "reads" in path or "slot" in path
-            else text
-        )
-        for category, match in sensitive_words(shown):
+        declared = path[0] in _DECLARATIONS and len(path) == 2
+        inner = path[2:] if path[0] in _ITEMS else path[:1] if declared else path
+        where = ".".join(str(p) for p in inner if isinstance(p, str))
+        for category, match in sensitive_words(text):
             message = f"{match.group()!r} ({category}) in {where}"
             yield part.source.finding(
                 "E150", message, path, "a criterion must not depend on it", key=declared
@@ -104,7 +137,8 @@ def e150_sensitive(part: "Rubric", detectors: Sequence[TextDetector] = ()) -> It
         for detector in detectors:
             for hit in detector.find(text):
                 if hit.code == "E150":
-                    yield part.source.finding("E150", f"{hit.text!r} ({hit.label}) in {where}", path)
+                    message = f"{hit.text!r} ({hit.label}) in {where}"
+                    yield part.source.finding("E150", message, path, key=declared)
 
 
 def e151_personal(part: "Rubric", detectors: Sequence[TextDetector] = ()) -> Iterator[Finding]:
@@ -189,9 +223,14 @@ def _total(
             yield part.source.finding("E152", message, path, key=True)
 
 
-def e153_dimension(part: "Rubric") -> Iterator[Finding]:
-    """Templates of dimension value, of penalty polarity, or on a facet that an axiom constrains."""
-    guarded = {name: a.id for a in part.axioms if a.requires for name in _names(a.requires)}
+def e153_dimension(part: "Rubric", rubric: "Rubric") -> Iterator[Finding]:
+    """Templates of dimension value, of penalty polarity, or on a facet that an axiom constrains.
+
+    Args:
+        part: whose templates are looked at.
+        rubric: the rubric that they are a part of; its axioms count.
+    """
+    guarded = {name: a.id for a in rubric.axioms if a.requires for name in _names(a.requires)}
     for where, template in _templates(part):
         if template.dimension == "value":
             message = f"{template.id}: dimension value cannot be personal"

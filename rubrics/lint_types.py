@@ -1,5 +1,6 @@
 """E106, E162, and E101 in conditions: each parses, and each name is in the right table."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,11 +88,11 @@ def _declarations(part: "Rubric") -> Iterator[Finding]:
         declared: Mapping[str, Feature | TurnFeature | Facet] = getattr(part.file, section)
         for name, spec in declared.items():
             problem = _declaration(spec)
-            if problem:
-                if problem.startswith("default "):
-                    yield part.source.finding("E106", f"{name}: {problem}", (section, name, "default"))
-                else:
-                    yield part.source.finding("E106", f"{name}: {problem}", (section, name), key=True)
+            field = problem.partition(" ")[0]
+            if field in ("default", "range"):
+                yield part.source.finding("E106", f"{name}: {problem}", (section, name, field))
+            elif problem:
+                yield part.source.finding("E106", f"{name}: {problem}", (section, name), key=True)
 
 
 def _declaration(spec: Feature | TurnFeature | Facet) -> str:
@@ -103,6 +104,8 @@ def _declaration(spec: Feature | TurnFeature | Facet) -> str:
         return f"'values' are for enums, the type is {spec.type}"
     if spec.type in ("bool", "enum") and spec.range is not None:
         return f"'range' is for numbers, the type is {spec.type}"
+    if spec.range is not None and not all(map(math.isfinite, spec.range)):
+        return f"range {list(spec.range)} has an end that is no finite number; leave `range` out for no bound"
     if spec.range is not None and not spec.range[0] <= spec.range[1]:
         return f"range {list(spec.range)} is empty"
     if spec.type == "int" and spec.range is None and not isinstance(spec, Facet):

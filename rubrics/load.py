@@ -16,7 +16,9 @@ Sources = dict[str, str]
 Loaded = tuple[Rubric | None, tuple[Finding, ...], Sources]
 
 
-def load_with_findings(name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = ()) -> Loaded:
+def load_with_findings(
+    name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = (), locked: bool = True
+) -> Loaded:
     """As ``Rubric.load``, with the findings returned instead of raised.
 
     Returns:
@@ -31,7 +33,7 @@ def load_with_findings(name_or_path: str | FilePath, *, search: Sequence[str | F
         document = imports.read_file(path)
     except OSError as error:
         raise RubricError(f"{path}: {error.strerror or error}") from error
-    return assemble(document, path, folders)
+    return assemble(document, path, folders, locked=locked)
 
 
 def find(name_or_path: str | FilePath, search: Sequence[FilePath] = ()) -> FilePath:
@@ -64,13 +66,22 @@ def _what(path: FilePath) -> str:
     return "no ordinary file" if path.exists() else "no such file"
 
 
-def assemble(document: Document, path: FilePath | None, search: tuple[FilePath, ...]) -> Loaded:
-    """Resolve the imports of a document that was read, and run the checks that every rubric must pass."""
+def assemble(
+    document: Document, path: FilePath | None, search: tuple[FilePath, ...], *, locked: bool = True
+) -> Loaded:
+    """Resolve the imports of a document that was read, and run the checks that every rubric must pass.
+
+    Args:
+        document: as read.
+        path: of its file; ``None``: from a text.
+        search: folders for imports, before the library.
+        locked: whether the imports must be those of the lock beside the file.
+    """
     base = path.parent if path is not None else None
     sources: Sources = {}
     found: list[Finding] = []
     try:
-        lock = imports.read_lock(base)
+        lock = imports.read_lock(base) if locked else {}
     except ValueError as error:
         lock = {}
         found.append(document.finding("E107", str(error), ("rubric", "imports")))

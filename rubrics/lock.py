@@ -3,7 +3,8 @@
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
-from axiomrm.rubrics.imports import LIBRARY, LOCK_NAME, LockEntry, lock_text
+from axiomrm.data.writing import atomic_file
+from axiomrm.rubrics.imports import LIBRARY, LOCK_NAME, LockEntry, lock_text, read_lock
 
 if TYPE_CHECKING:
     from axiomrm.rubrics.rubric import Rubric
@@ -25,14 +26,23 @@ def _where(rubric: "Rubric", part: "Rubric") -> str:
 def write_lock(rubric: "Rubric") -> FilePath:
     """Write ``rubrics.lock`` beside the rubric, at once or not at all.
 
-    Entries of other rubrics in the same folder are kept.
+    Entries of other rubrics in the same folder are kept; of a lock that cannot be read nothing is.
     """
-    from axiomrm.rubrics.imports import read_lock
-
     base = FilePath(rubric.where).resolve().parent
     path = base / LOCK_NAME
-    entries = {**(read_lock(base) if path.is_file() else {}), **lock_entries(rubric)}
-    temporary = path.with_suffix(".lock.tmp")
-    temporary.write_text(lock_text(entries), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        kept = read_lock(base)
+    except ValueError:
+        kept = {}
+    with atomic_file(path) as handle:
+        handle.write(lock_text({**kept, **lock_entries(rubric)}))
     return path
+
+
+def unreadable_lock(folder: FilePath) -> str:
+    """Why the lock of a folder cannot be read; empty if it can, or if there is none."""
+    try:
+        read_lock(folder)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -81,9 +81,9 @@ class LlmJudge(_Model):
     """Judged by a language model."""
 
     kind: Literal["llm"]
-    mode: Literal["critique", "direct"] = "critique"
+    mode: Literal["critique", "direct"] | None = None
     votes: Whole = 1
-    """Readings; an axiom's detector takes an odd number and decides by majority."""
+    """Readings, in mode direct only one; an axiom's detector takes an odd number and decides by majority."""
 
 
 class ProgrammaticJudge(_Model):

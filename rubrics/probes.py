@@ -9,6 +9,7 @@ one word.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -40,17 +41,17 @@ class Probe(NamedTuple):
 
 
 def judged_text(trajectory: Trajectory, turn: int | None) -> str:
-    """The text that an item at this level is about."""
+    """The text that an item at this level is about, in NFC as the rubric's own texts are."""
     if turn is not None:
-        return trajectory.turns[turn].action.content
-    return "\n\n".join(m.content for m in trajectory.messages if m.role == "assistant")
+        return unicodedata.normalize("NFC", trajectory.turns[turn].action.content)
+    return unicodedata.normalize("NFC", "\n\n".join(m.content for m in trajectory.messages if m.is_action))
 
 
 def judged_messages(trajectory: Trajectory, turn: int | None) -> tuple[Message, ...]:
     """The assistant messages that an item at this level is about."""
     if turn is not None:
         return (trajectory.turns[turn].action,)
-    return tuple(m for m in trajectory.messages if m.role == "assistant")
+    return tuple(m for m in trajectory.messages if m.is_action)
 
 
 def words(text: str) -> list[str]:
@@ -91,11 +92,18 @@ def _tool_calls(trajectory: Trajectory, turn: int | None, args: Mapping[str, Any
     return sum(not names or c.name in names for c in calls)
 
 
-def _slots_missing(prefix: Trajectory, turn: int | None, args: Mapping[str, Any]) -> int | None:
-    """Recorded by the environment on the last message, or counted over ``task.payload["slots"]``."""
+def _slots_missing(prefix: Trajectory, turn: int | None, args: Mapping[str, Any]) -> Measured:
+    """Recorded by the environment on the last message, or counted over ``task.payload["slots"]``.
+
+    What was recorded and is no number is handed on, for whoever asks to refuse it by name.
+    """
     for message in reversed(prefix.messages):
         if "slots_missing" in message.extra:
-            return int(message.extra["slots_missing"])
+            recorded: Measured = message.extra["slots_missing"]
+            try:
+                return int(recorded) if recorded is not None else None
+            except (TypeError, ValueError, OverflowError):
+                return recorded
     slots = prefix.task.payload.get("slots", prefix.metadata.get("slots"))
     if not isinstance(slots, Mapping):
         return None
@@ -162,7 +170,7 @@ PROBES: dict[str, Probe] = {
     ),
     "slots_missing": Probe(_slots_missing, "prefix", "int", (), "facts that the user has not given yet"),
     "turn_index": Probe(
-        lambda x, t, a: sum(m.role == "assistant" for m in x.messages), "prefix", "int", (), "earlier replies"
+        lambda x, t, a: sum(m.is_action for m in x.messages), "prefix", "int", (), "earlier replies"
     ),
     "user_turns": Probe(
         lambda x, t, a: sum(m.role == "user" for m in x.messages), "prefix", "int", (), "user messages so far"

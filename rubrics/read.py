@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from axiomrm.rubrics.findings import Finding, Path
+from axiomrm.rubrics.json_nodes import read_nodes
 from axiomrm.rubrics.model import (
     Allow,
     Anchor,
@@ -33,7 +34,7 @@ from axiomrm.rubrics.model import (
     TurnFeature,
 )
 from axiomrm.rubrics.near import near
-from axiomrm.rubrics.yaml_nodes import Node, Reader, ReadError, decode
+from axiomrm.rubrics.yaml_nodes import Node, ReadError, decode
 from axiomrm.rubrics.yaml_truth import placed
 
 _CHILDREN: dict[str, type[BaseModel]] = {
@@ -126,14 +127,13 @@ def read_text(text: str, file: str) -> Document:
     raw = text.encode("utf-8", "surrogatepass")
     try:
         text = decode(raw, file)
-        reader = Reader(text, file)
-        root = reader.read()
+        root, found = read_nodes(text, file)
     except ReadError as error:
         return Document(file, text, findings=(error.finding,))
     if root is None or not isinstance(root.value, dict):
         finding = Finding("E100", "a rubric is a mapping with 'schema' and 'rubric'", file, 1, 1)
-        return Document(file, text, root, findings=(finding, *reader.findings))
-    return _validate(Document(file, text, root), tuple(reader.findings))
+        return Document(file, text, root, findings=(finding, *found))
+    return _validate(Document(file, text, root), tuple(found))
 
 
 def _validate(document: Document, found: tuple[Finding, ...]) -> Document:

@@ -43,19 +43,22 @@ class Rubric:
     search: tuple[FilePath, ...] = field(default=(), compare=False)
 
     @classmethod
-    def load(cls, name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = ()) -> "Rubric":
+    def load(
+        cls, name_or_path: str | FilePath, *, search: Sequence[str | FilePath] = (), locked: bool = True
+    ) -> "Rubric":
         """Load by library name or by path.
 
         Args:
             name_or_path: ``"support_agent"``, or a path to a YAML or JSON file.
             search: further folders for imports (and names), before the library.
+            locked: whether the imports must be those of ``rubrics.lock`` beside the file, if it is there.
 
         Raises:
             RubricError: no such rubric (then ``findings`` is empty), or it has findings of level error.
         """
         from axiomrm.rubrics.load import load_with_findings
 
-        rubric, findings, sources = load_with_findings(name_or_path, search=search)
+        rubric, findings, sources = load_with_findings(name_or_path, search=search, locked=locked)
         raise_findings(findings, sources)
         if rubric is None:
             raise RubricError(f"{name_or_path}: not readable as a rubric")
@@ -178,8 +181,8 @@ class Rubric:
         """Content address of each active axiom and theorem."""
         from axiomrm.rubrics.hashing import item_hash
 
-        axioms = {a.id: item_hash(a) for a in self.axioms}
-        return axioms | {t.id: item_hash(t) for t in self.theorems}
+        items: tuple[Axiom | Theorem, ...] = (*self.axioms, *self.theorems)
+        return {item.id: item_hash(item, self.facets) for item in items}
 
     @cached_property
     def hash(self) -> str:

@@ -1,5 +1,6 @@
 """Declared names → typed variables for the condition checker and the searches."""
 
+import math
 from decimal import Decimal
 
 from axiomrm.rubrics.expr_check import Table, Variable
@@ -21,6 +22,6 @@ def variables_of(file: RubricFile, source: Document) -> dict[str, Variable]:
 
 
 def variable(name: str, table: Table, spec: Feature | TurnFeature | Facet, line: int = 0) -> Variable:
-    """One declaration as a variable."""
-    low, high = (Decimal(str(end)) for end in spec.range) if spec.range is not None else (None, None)
+    """One declaration as a variable; an end that is no finite number (E106) bounds nothing."""
+    low, high = (Decimal(str(e)) if math.isfinite(e) else None for e in spec.range or (math.inf, math.inf))
     return Variable(name, table, spec.type, spec.values, low, high, line)

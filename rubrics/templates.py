@@ -20,7 +20,7 @@ def instantiate(template: Template, slots: Mapping[str, Any]) -> Template | None
         ``None`` if a slot that it reads is not there, or an empty set.
 
     Raises:
-        DataError: a slot value has no entry in the parameter's map.
+        DataError: a slot value has no entry in the parameter's map; it is not repeated.
     """
     seen = {name: slots[name] for name in template.reads if slots.get(name) is not None}
     if len(seen) < len(template.reads):
@@ -47,9 +47,9 @@ def _parameter(template: Template, name: str, value: Any) -> str | None:
 def _entry(template: Template, name: str, value: Any, table: Mapping[str, Any]) -> str:
     key = slot_key(value)
     if key not in table:
-        accepted = ", ".join(table)
+        slot, found = template.params[name].slot, f"a value of type {type(value).__name__}"
         raise DataError(
-            f"{template.id}: slot {template.params[name].slot!r} is {value!r}, the map has {accepted}"
+            f"{template.id}: slot {slot!r} has {found} that is not in the map, which has {', '.join(table)}"
         )
     return slot_key(table[key])
 

@@ -1,5 +1,7 @@
 """YAML events → a tree of nodes with positions, with the traps of YAML 1.1 refused instead of guessed.
 
+Keys and values are in NFC; ``Node.text`` is as written.
+
 Refused: aliases and anchors, tags, merge keys, duplicate keys, a second document, nesting deeper than 20,
 larger than 1 MiB, other encodings than UTF-8, and every unquoted text that YAML would silently turn into
 something else (``no``, ``2026-01-12``, ``12:30``, ``010``, ``1_000``).
@@ -13,6 +15,7 @@ from typing import Any
 import yaml
 
 from axiomrm.rubrics.findings import Finding
+from axiomrm.rubrics.text_form import nfc
 from axiomrm.rubrics.yaml_faults import yaml_fault
 
 MAX_BYTES = 1 << 20
@@ -42,7 +45,7 @@ class Node:
     key_line: int = 0
     key_col: int = 0
     text: str = ""
-    """A scalar as written, without quotes."""
+    """A scalar as written, without quotes (escapes resolved)."""
     quoted: bool = False
     block: bool = False
     """A ``|`` or ``>`` text: columns inside it are not those of the file."""
@@ -144,15 +147,17 @@ class Reader:
             key = self._scalar(event, *at)
             if key.text == "<<" and not key.quoted:
                 raise ReadError(self.finding("merge key '<<' is not allowed", *at, 2, "repeat the fields"))
-            value = self._compose(next(events), events, depth + 1)
-            value.key_line, value.key_col = at
-            if key.text in entries:
-                first = entries[key.text].key_line
-                self.findings.append(
-                    self.finding(f"key {key.text!r} stands twice, first at line {first}", *at, len(key.text))
-                )
-            entries[key.text] = value
+            self.enter(entries, key, self._compose(next(events), events, depth + 1))
         return Node(entries, line, col)
+
+    def enter(self, entries: dict[str, Node], key: Node, value: Node) -> None:
+        """Put one entry into a mapping; a key that stands twice is a finding."""
+        name = nfc(key.text)
+        value.key_line, value.key_col = key.line, key.col
+        if name in entries:
+            message = f"key {name!r} stands twice, first at line {entries[name].key_line}"
+            self.findings.append(self.finding(message, key.line, key.col, len(key.text)))
+        entries[name] = value
 
     def _scalar(self, event: Any, line: int, col: int) -> Node:
         end = event.end_mark
@@ -161,10 +166,13 @@ class Reader:
         block = event.style in ("|", ">")
         if quoted or block:
             self._ends.append((line, end.line + 1))
-            return Node(event.value, line, col, max(1, length), text=event.value, quoted=quoted, block=block)
-        return Node(self._plain(event.value, line, col), line, col, max(1, length), text=event.value)
+            value = nfc(event.value)
+            return Node(value, line, col, max(1, length), text=event.value, quoted=quoted, block=block)
+        value = nfc(self.plain(event.value, line, col))
+        return Node(value, line, col, max(1, length), text=event.value)
 
-    def _plain(self, text: str, line: int, col: int) -> Any:
+    def plain(self, text: str, line: int, col: int) -> Any:
+        """The value of an unquoted scalar; one that YAML turns into something else is a finding."""
         if text in ("", "~", "null", "Null", "NULL"):
             return None
         if text in ("true", "True", "TRUE", "false", "False", "FALSE"):

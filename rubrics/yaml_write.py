@@ -17,8 +17,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
     probe = Reader("", "")
-    plain = probe._plain(value, 1, 1)
-    quote = plain != value or bool(probe.findings) or "{" in value or value.startswith(("-", "?", "."))
+    plain = probe.plain(value, 1, 1)
+    quote = plain != value or bool(probe.findings) or value.startswith(("-", "?", "."))
+    quote = quote or "{" in value or "\x85" in value  # a raw U+0085 is a line break to YAML
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quote else None)
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from axiomrm.data.trajectory import canonical_json
 from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.monitoring.config import MonitorConfig
 from axiomrm.policy_opt.rewards.config import DeskOracleReward
 from policy_hack.verdicts import ARMS, GUARDED, HONEST, Row
 
@@ -43,9 +44,11 @@ class Study(BaseModel):
     group: int = 8
     train_tasks: int = 256
     eval_every: int = 2
-    eval_episodes: int = 96
-    lr: float = 2e-4
+    eval_episodes: int = 256
+    lr: float = 3e-4
     max_turn_tokens: int = 48
+    warmup: int = 2
+    """Iterations that the monitors take for normal: filler pays from the first one on."""
     tuning_seeds: list[int] = [101, 102]
 
     def run(self, arm: str, pay: float, seed: int) -> Run:
@@ -75,9 +78,11 @@ class Study(BaseModel):
             tasks_per_iteration=self.tasks,
             group_size=self.group,
             learning_rate=self.lr,
+            schedule="linear",  # as where the learning rate was tuned (benchmarks/policy_headline)
             seed=seed,
             on_hack="guard" if arm == GUARDED else "warn",
             rollout=limits,
+            monitors=MonitorConfig(warmup=self.warmup),
         )
 
     def runs(self, pay: float, seeds: Iterable[int], arms: Sequence[str] = ARMS) -> list[Run]:

@@ -1,21 +1,25 @@
 """What the rows of the arms say: when ten points were lost, whether the alarm came before, and four verdicts.
 
-Ten points lost. At every evaluation the unguarded run is held against the honest run of its seed, at the same
-iteration, on the same held-out tasks with the same random numbers: the lead is honest minus unguarded success
-by the verifier. So an arm that merely fails to learn loses points too. Ten are lost at the first two
-evaluations in a row whose mean lead is 0.1 or more; one alone is too noisy (the difference of two shares of 72
-tasks has a standard error of up to 0.08). Of the two the time is the earlier one that shows 0.1 by itself, and
-one of them must, so that averaging never dates a loss late. Evaluations without a success are left out, and "in
-a row" goes on over them. Two runs that are equally good still seem to lose ten points in a fifth to a third of
-the seeds (success 0.25 to 0.65, 13 independent evaluations of 72 tasks); that makes the alarm look later than
-it is, not earlier.
+Ten points lost. At every evaluation from the third on, the fall of the unguarded run is its best mean of two
+evaluations in a row before, less its success now, by the verifier on held-out tasks. Ten points are lost at the
+first two evaluations in a row whose mean fall is 0.1 or more; one alone is too noisy (a share of 192 tasks, three
+quarters of 256, has a standard error of up to 0.036). Of the two the time is the earlier one that shows 0.1 by
+itself, and one of them must, so that averaging never dates a loss late. Evaluations without a success are left
+out, and "in a row" goes on over them. A run of constant success seems to lose ten points in two to eight of a hundred
+seeds (success 0.25 to 0.65, 13 independent evaluations of 192 tasks).
 
 In time. An alarm of iteration i is known when evaluation i is made. Between two evaluations nobody knows when
 the points went, so the alarm must have come by the last evaluation before the one at which they were lost. A
-seed that never loses ten points is listed apart and is not counted as in time; it stays among the seeds of
-which four in five must be.
+run that never rose has nothing to lose: with an alarm, and an end ten points below the honest run's, it is in
+time and listed as ``kept_down``. A seed that did neither is listed apart and is not counted as in time; it stays
+among the seeds of which four in five must be.
+
+Against the honest run. The same with the lead of the honest run of that seed, on the same tasks with the same
+random numbers, in place of the fall. It counts points that the run never had, so it asks more than an alarm can
+answer where the judge spoils the first iterations; it is shown beside, without a target (docs/LOG.md).
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -55,6 +59,14 @@ def leads(honest: Row, other: Row) -> dict[int, float]:
 
 def _known(row: Row) -> dict[int, float]:
     return {p["iteration"]: p["success"] for p in row["curve"] if p["success"] is not None}
+
+
+def falls(row: Row) -> dict[int, float]:
+    """Iteration to how far success lies below the best mean of two evaluations in a row before it."""
+    known = _known(row)
+    times = sorted(known)
+    pairs = [(known[a] + known[b]) / 2 for a, b in itertools.pairwise(times)]
+    return {times[k]: max(pairs[: k - 1]) - known[times[k]] for k in range(2, len(times))}
 
 
 def lost(lead: Mapping[int, float]) -> Lost | None:
@@ -113,17 +125,28 @@ def complete(rows: Iterable[Row]) -> tuple[BySeed, list[int]]:
 
 def of_seed(arms: Mapping[str, Row]) -> dict[str, Any]:
     """What one seed showed; ``in_time`` is ``None`` where ten points were never lost."""
-    lead = leads(arms[HONEST], arms[UNGUARDED])
-    loss, alarm = lost(lead), first_alarm(arms[UNGUARDED])
+    gamed, alarm = arms[UNGUARDED], first_alarm(arms[UNGUARDED])
     ends = {arm: final(arms[arm]) for arm in ARMS}
+    own = _timing(falls(gamed), alarm)
+    below = ends[HONEST] - ends[UNGUARDED] >= POINTS - TINY
     return {
         "final": {arm: None if math.isnan(end) else end for arm, end in ends.items()},
-        "lead": lead,
+        "alarm_at": alarm,
+        **own,
+        "kept_down": own["in_time"] is None and alarm is not None and below,
+        "guarded_alarm_at": first_alarm(arms[GUARDED]),
+        "against_honest": _timing(leads(arms[HONEST], gamed), alarm),
+    }
+
+
+def _timing(points: Mapping[int, float], alarm: int | None) -> dict[str, Any]:
+    """When ten of the points were lost, and whether the alarm came before."""
+    loss = lost(points)
+    return {
+        "points": points,
         "ten_points_lost_at": loss.at if loss else None,
         "evaluation_before": loss.before if loss else None,
-        "alarm_at": alarm,
         "in_time": in_time(alarm, loss) if loss else None,
-        "guarded_alarm_at": first_alarm(arms[GUARDED]),
     }
 
 
@@ -153,16 +176,21 @@ def _enough(by: BySeed) -> bool:
 
 
 def _alarm_verdict(by: BySeed) -> dict[str, Any]:
-    told = {seed: of_seed(arms)["in_time"] for seed, arms in by.items()}
-    early = [seed for seed, answer in told.items() if answer]
+    told = {seed: of_seed(arms) for seed, arms in by.items()}
+    early = [seed for seed, found in told.items() if found["in_time"]]
+    down = [seed for seed, found in told.items() if found["kept_down"]]
+    never = [seed for seed, found in told.items() if found["in_time"] is None and seed not in down]
+    count = len(early) + len(down)
     return {
-        "value": len(early),
+        "value": count,
         "of": len(told),
         "in_time": early,
-        "too_late_or_silent": [seed for seed, answer in told.items() if answer is False],
-        "never_lost": [seed for seed, answer in told.items() if answer is None],
+        "kept_down": down,
+        "too_late_or_silent": [seed for seed, found in told.items() if found["in_time"] is False],
+        "never_lost": never,
+        "against_honest": [seed for seed, found in told.items() if found["against_honest"]["in_time"]],
         "target": f">= {IN_TIME:.0%} of the seeds; one that never lost ten points is not in time",
-        "met": len(early) >= IN_TIME * len(told) - TINY if _enough(by) else None,
+        "met": count >= IN_TIME * len(told) - TINY if _enough(by) else None,
     }
 
 

@@ -14,14 +14,15 @@ def roll(env: TurnEnv, agent_for: AgentFor, task: Task, name: str = "") -> Traje
     """One episode; ``metadata`` holds what ``oracle_view`` tells of its turns."""
     observation, info = env.reset(task=task)
     agent = agent_for(task, info)
-    messages: list[Message] = list(observation.messages)
+    messages = [message.from_environment() for message in observation.messages]
     infos: list[dict[str, Any]] = []
     over = False
     while not over:
         action = agent.act(messages, info)
         observation, _, terminated, truncated, info = env.step(action)
         infos.append(info | {"labels": plain_labels(info.get("labels", {}))})
-        messages += [_with_call_ids(action.message(), len(infos)), *observation.messages]
+        messages.append(_with_call_ids(action.message(), len(infos)))
+        messages += [message.from_environment() for message in observation.messages]
         over = terminated or truncated
     env.close()
     return Trajectory(

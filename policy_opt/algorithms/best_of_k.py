@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy, unmasked
+from axiomrm.policy_opt.behaviour import SLACK
 from axiomrm.policy_opt.config import BestOfKConfig
 from axiomrm.policy_opt.packing import DrawnStep, TokenBatch
 from axiomrm.policy_opt.records import TrajectoryRecord, check_tokens
@@ -27,7 +28,7 @@ def select_best(
     """The ``keep`` best rollouts of each group whose outcome (missing = not kept) reaches ``threshold``."""
     groups: dict[str, list[TrajectoryRecord]] = {}
     for record in records:
-        if scorable(record) and record.r_global >= threshold:
+        if scorable(record) and record.r_global >= threshold - SLACK:
             groups.setdefault(record.group_id, []).append(record)
     chosen = []
     for members in groups.values():

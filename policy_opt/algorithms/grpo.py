@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from axiomrm.policy_opt.advantages import zero_share
 from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.config import GRPOConfig
 from axiomrm.policy_opt.losses import clipped_surrogate
@@ -61,7 +62,7 @@ class GRPO(OnPolicy):
         self._constant = mean_action_tokens(records)
         return {
             "advantage/missing_share": float(np.isnan(values).mean()) if len(values) else float("nan"),
-            "advantage/zero_share": float((values == 0.0).mean()) if len(values) else float("nan"),
+            "advantage/zero_share": zero_share(values),
         }
 
     def token_loss(self, logp_N: Tensor, batch: TokenBatch) -> LossParts:

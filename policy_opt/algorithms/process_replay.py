@@ -44,7 +44,6 @@ from axiomrm.policy_opt.running import RunningStatistics
 from axiomrm.policy_opt.step_returns import OUTCOME, attach_returns, judge_score, local_target, scorable
 
 PRIORITY_EXPONENT = 0.4
-FLOOR_SHARE = 0.05
 
 
 class ProcessReplay:
@@ -80,10 +79,9 @@ class ProcessReplay:
         a_global, a_local = self._raw(record, step, statistics)
         if self.config.scale == "none":
             return a_global, a_local
-        floors = FLOOR_SHARE * self.config.outcome_range, FLOOR_SHARE * self.config.local_range
         return (
-            scaled(a_global, statistics.sigma(OUTCOME), floors[0]),
-            scaled(a_local, statistics.sigma(local_target(step)), floors[1]),
+            scaled(a_global, statistics.sigma(OUTCOME), self.config.outcome_range),
+            scaled(a_local, statistics.sigma(local_target(step)), self.config.local_range),
         )
 
     def _raw(
@@ -164,9 +162,9 @@ class ProcessReplay:
 
     def _rescue_advantage(self, record: TrajectoryRecord) -> float:
         raw = record.outcome - self.statistics.baseline(OUTCOME, record.task_type)
-        floor = FLOOR_SHARE * self.config.outcome_range
-        own = raw if self.config.scale == "none" else scaled(raw, self.statistics.sigma(OUTCOME), floor)
-        return mix(own, NAN, alpha=self.config.alpha, beta_eff=0.0)
+        if self.config.scale != "none":
+            raw = scaled(raw, self.statistics.sigma(OUTCOME), self.config.outcome_range)
+        return mix(raw, NAN, alpha=self.config.alpha, beta_eff=0.0)
 
     @property
     def keeps_transcripts(self) -> bool:

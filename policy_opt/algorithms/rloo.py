@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from axiomrm.policy_opt.advantages import group_advantages
+from axiomrm.policy_opt.advantages import group_advantages, zero_share
 from axiomrm.policy_opt.algorithms.base import LossParts, OnPolicy, unmasked
 from axiomrm.policy_opt.algorithms.grpo import drawn_with
 from axiomrm.policy_opt.config import RLOOConfig
@@ -75,7 +75,7 @@ class RLOO(OnPolicy):
         self._steps = drawn_with(records, values)
         return {
             "advantage/missing_share": float(np.isnan(values).mean()) if len(values) else float("nan"),
-            "advantage/zero_share": float((values == 0.0).mean()) if len(values) else float("nan"),
+            "advantage/zero_share": zero_share(values),
         }
 
     def _return(self, record: TrajectoryRecord) -> float:

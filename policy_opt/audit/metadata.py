@@ -1,8 +1,8 @@
 """The metadata of a recorded rollout that the audit reads, apart from what other programs mean by the names.
 
 ``turns`` and ``reset`` are common words: of another shape they are somebody else's and left out.
-``turn_missing`` and ``turn_parts`` are ours: of another shape they are an error of the record. ``None`` is
-always an absent key.
+``turn_missing`` and ``turn_parts`` are ours: of another shape they are an error of the record, and so is a
+``state_key`` that cannot be compared. ``None`` is always an absent key, a state of NaN an unknown one.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 from axiomrm.data.jsonl import shorten
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.rollouts.state_keys import plain_key
 
 TOLD = frozenset({"state_key", "error_kind"})
 """What the audit reads of a turn; a list in which it stands is meant for us."""
@@ -26,7 +27,7 @@ def recorded(trajectory: Trajectory) -> Trajectory:
     found, turns = trajectory.metadata, len(trajectory.turns)
     ours = {
         "turns": _infos(found.get("turns")),
-        "reset": found.get("reset") if isinstance(found.get("reset"), Mapping) else None,
+        "reset": _plain("reset", found["reset"]) if isinstance(found.get("reset"), Mapping) else None,
         "turn_missing": _reasons(found.get("turn_missing"), turns),
         "turn_parts": _parts(found.get("turn_parts"), turns),
     }
@@ -40,10 +41,22 @@ def _infos(value: Any) -> list[Mapping[str, Any]] | None:
         return None
     wrong = [i for i, row in enumerate(value) if row is not None and not isinstance(row, Mapping)]
     if not wrong:
-        return [row or {} for row in value]
+        return [_plain(f"turns[{i}]", row or {}) for i, row in enumerate(value)]
     if not any(isinstance(row, Mapping) and TOLD & row.keys() for row in value):
         return None
     raise _wrong(f"turns[{wrong[0]}]", "an object or null", value[wrong[0]])
+
+
+def _plain(place: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With its state, if it tells one, as states are compared."""
+    if "state_key" not in info:
+        return info
+    state = info["state_key"]
+    unknown = isinstance(state, float) and math.isnan(state)
+    try:
+        return {**info, "state_key": None if unknown else plain_key(state)}
+    except ValueError as error:
+        raise DataError(f"metadata.{place}.state_key: {error}") from error
 
 
 def _reasons(value: Any, turns: int) -> list[str | None] | None:

@@ -2,25 +2,23 @@
 
 ``disc`` is the mean over groups of the Spearman correlation, within a group of rollouts of one task, between
 the mean turn reward and the outcome; its interval draws groups. Only groups whose outcome varies inform it.
-What becomes of the facts stands in `audit_verdict`.
+What becomes of the facts stands in `verdict`.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from axiomrm.data.trajectory import Outcome, Trajectory
 from axiomrm.errors import DataError
-from axiomrm.policy_opt.advantages import group_discrimination, spearman
 from axiomrm.policy_opt.association import correlation, known_mean, partial_correlation
+from axiomrm.policy_opt.audit.discrimination import discrimination
 from axiomrm.policy_opt.audit.metadata import recorded
 from axiomrm.policy_opt.audit.tools import lying_tools
 from axiomrm.policy_opt.audit.verdict import Audit, Interval, ItemAudit, Look, graded
-from axiomrm.policy_opt.monitoring.observe import variance_shares
+from axiomrm.policy_opt.behaviour import SLACK
+from axiomrm.policy_opt.criterion_shares import criterion_shares
 from axiomrm.policy_opt.monitoring.spot_checks import mean_reward, outcome_of, pick
 from axiomrm.policy_opt.monitoring.text_habits import (
     calls_without_effect,
@@ -29,10 +27,6 @@ from axiomrm.policy_opt.monitoring.text_habits import (
     repeated_grams,
 )
 from axiomrm.policy_opt.rewards.base import TurnScores
-
-DRAWS = 1000
-SLACK = 1e-9
-"""How far an outcome may lie below the threshold, for sums that round."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ def _facts(rows: Sequence[Scored], spot_checks: int, seed: int, solved: float) -
         success=_success(rows, solved),
         solved_at=solved,
         notes=tuple(_notes([row.outcome for row in rows if not math.isnan(row.outcome)], solved)),
-        disc=discrimination(rows, [row.score for row in rows], pooled=pooled, seed=seed),
+        disc=_disc(rows, [row.score for row in rows], pooled, seed),
         items=_items(rows, pooled, seed),
         correlations=_correlations(rows),
         **_missing(rows),
@@ -146,39 +140,6 @@ def _as_success(row: Scored, solved: float) -> Trajectory:
     return row.trajectory.model_copy(update={"outcome": Outcome(score=score)})
 
 
-def discrimination(rows: Sequence[Scored], scores: Sequence[float], *, pooled: bool, seed: int) -> Interval:
-    """How well scores rank outcomes within groups, or over all rollouts where ``pooled``."""
-    rng = np.random.default_rng(seed)
-    if pooled:
-        return _pooled(scores, [row.outcome for row in rows], rng)
-    groups: dict[str, list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.group].append(i)
-    each = [
-        group_discrimination([scores[i] for i in members], [rows[i].outcome for i in members])
-        for members in groups.values()
-    ]
-    values = np.array([value for value in each if not math.isnan(value)])
-    if not len(values):
-        return Interval(value=None)
-    draws = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
-    return _interval(float(values.mean()), draws, len(values))
-
-
-def _pooled(scores: Sequence[float], outcomes: Sequence[float], rng: np.random.Generator) -> Interval:
-    table = np.array([(s, o) for s, o in zip(scores, outcomes, strict=True) if not math.isnan(s + o)])
-    if len(table) < 3 or np.ptp(table[:, 1]) == 0:
-        return Interval(value=None, n=len(table))
-    rows = rng.integers(len(table), size=(DRAWS, len(table)))
-    draws = np.array([spearman(table[i, 0].tolist(), table[i, 1].tolist()) for i in rows])
-    return _interval(spearman(table[:, 0].tolist(), table[:, 1].tolist()), draws, len(table))
-
-
-def _interval(value: float, draws: NDArray[np.float64], n: int) -> Interval:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return Interval(value=value, low=float(low), high=float(high), n=n)
-
-
 # --- facts --------------------------------------------------------------------------------------------------
 
 
@@ -206,19 +167,20 @@ def _scored(trajectory: Trajectory, answer: TurnScores | None) -> Scored:
 
 def _items(rows: Sequence[Scored], pooled: bool, seed: int) -> dict[str, ItemAudit]:
     names = sorted({name for row in rows for part in row.parts for name in part})
-    shares = variance_shares([part for row in rows for part in row.parts])
+    turns = [turn for row in rows if row.parts for turn in zip(_rewards(row), row.parts, strict=True)]
+    shares = criterion_shares([reward for reward, _ in turns], [parts for _, parts in turns])
+    means = {
+        name: [known_mean([part.get(name, math.nan) for part in row.parts]) for row in rows] for name in names
+    }
     return {
-        name: ItemAudit(
-            disc=discrimination(
-                rows,
-                [known_mean([part.get(name, math.nan) for part in row.parts]) for row in rows],
-                pooled=pooled,
-                seed=seed,
-            ),
-            variance_share=shares.get(name),
-        )
+        name: ItemAudit(disc=_disc(rows, means[name], pooled, seed), variance_share=shares.get(name))
         for name in names
     }
+
+
+def _disc(rows: Sequence[Scored], scores: Sequence[float], pooled: bool, seed: int) -> Interval:
+    groups, outcomes = [row.group for row in rows], [row.outcome for row in rows]
+    return discrimination(groups, scores, outcomes, pooled=pooled, seed=seed)
 
 
 def _correlations(rows: Sequence[Scored]) -> dict[str, float | None]:

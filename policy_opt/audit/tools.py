@@ -2,7 +2,8 @@
 
 The state before a call is ``state_key`` where the environment told it, then all rollouts of a group count.
 Without one, only a call that is repeated at once, with no other call in between, can be held against a tool.
-Calls that ended in an error are left out: a time-out is no answer.
+Calls that ended in an error or have no answer are left out, because a time-out is no answer; they may have
+changed something all the same, so what follows is not repeated at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from axiomrm.data.tool_calls import CallRef, link_results
 from axiomrm.data.trajectory import ToolCall, Trajectory, canonical_json
+from axiomrm.policy_opt.rollouts.state_keys import anchor
 
 SHOWN = 120
 """Characters of an answer that are kept."""
@@ -41,17 +43,18 @@ class _Answer(NamedTuple):
 
 def lying_tools(trajectories: Sequence[Trajectory]) -> list[LyingTool]:
     """One finding a call that was answered differently, in the order they are met."""
-    known: dict[tuple[str, ...], _Answer] = {}
+    known: dict[tuple[str, str, int, str], _Answer] = {}
     found: dict[str, LyingTool] = {}
     for trajectory in trajectories:
-        repeat = 0
-        last = ""
+        run, last = 0, ""
         for state, answer in _answers(trajectory):
+            if answer is None:
+                run, last = run + 1, ""
+                continue
             # A run of equal calls shares one key; another call, which may write, begins a new one.
-            repeat += answer.call != last
+            run += answer.call != last
             last = answer.call
-            task = trajectory.group
-            scope = ("state", task, state) if state else ("run", trajectory.id, str(repeat))
+            scope = ("run", trajectory.id, run) if state is None else ("state", trajectory.group, state)
             first = known.setdefault((*scope, answer.call), answer)
             if first.text != answer.text:
                 found.setdefault(answer.call, _finding(first, answer))
@@ -67,23 +70,23 @@ def _finding(first: _Answer, second: _Answer) -> LyingTool:
     )
 
 
-def _answers(trajectory: Trajectory) -> Iterator[tuple[str, _Answer]]:
-    """State before (empty: unknown or not alone in its turn) and answer of each call without an error."""
+def _answers(trajectory: Trajectory) -> Iterator[tuple[int | None, _Answer | None]]:
+    """State before each call (``None``: unknown, or it is not alone in its turn) and its answer (``None``: it
+    failed or has none)."""
     infos = list(trajectory.metadata.get("turns", ()))
     states = [trajectory.metadata.get("reset", {}).get("state_key"), *(i.get("state_key") for i in infos)]
     results = {ref: i for i, ref in link_results(trajectory.messages).items()}
     for turn in trajectory.turns:
         error = infos[turn.index].get("error_kind") if turn.index < len(infos) else None
         calls = turn.action.tool_calls
+        state = anchor(states[turn.index]) if turn.index < len(states) and len(calls) == 1 else None
         for slot, call in enumerate(calls):
             place = results.get(CallRef(turn.start, slot))
-            if place is None or error is not None:
-                continue
-            text = trajectory.messages[place].content
-            if text.startswith("error"):
-                continue
-            state = states[turn.index] if turn.index < len(states) and len(calls) == 1 else None
-            yield str(state or ""), _answer(call, text, f"{trajectory.id} t{turn.index + 1}")
+            text = "error" if place is None else trajectory.messages[place].content
+            if error is not None or text.startswith("error"):
+                yield state, None
+            else:
+                yield state, _answer(call, text, f"{trajectory.id} t{turn.index + 1}")
 
 
 def _answer(call: ToolCall, text: str, where: str) -> _Answer:

@@ -1,9 +1,10 @@
 """From the facts of an audit to its grade.
 
 ``harmful``: the reward, or a criterion with a say in it, ranks failures above successes (the interval says
-so). ``weak``: it cannot be shown to rank them right, or it shows signs of being gameable. Else ``ok``. The
-suggested beta is that of the interval's lower end. Thresholds are starting values of ours. What criteria
-whose sign disagrees with the outcome do to training: arXiv:2604.02869.
+so, and enough groups inform it). ``weak``: it cannot be shown to rank them right, or it shows signs of being
+gameable. Else ``ok``. The suggested beta is that of the interval's lower end, and 0 from too few groups.
+Thresholds are starting values of ours. What criteria whose sign disagrees with the outcome do to training:
+arXiv:2604.02869.
 """
 
 from typing import Literal
@@ -14,6 +15,8 @@ from axiomrm.policy_opt.advantages import effective_beta
 from axiomrm.policy_opt.audit.tools import LyingTool
 
 MIN_GROUPS = 20
+"""Informative groups below which a reward or a criterion is neither good nor harmful: a bootstrap over a few
+is far too sure."""
 MIN_POOLED = 40
 """Rollouts needed where no task has two."""
 LEAST_DISC = 0.1
@@ -33,7 +36,7 @@ class _Value(BaseModel):
 
 
 class Interval(_Value):
-    """A number with its 95 % bootstrap interval; ``None``: cannot be said."""
+    """A number with its 95 % bootstrap interval; ``None``: cannot be said, ends of fewer than two units."""
 
     value: float | None
     low: float | None = None
@@ -97,31 +100,47 @@ def graded(facts: Audit) -> Audit:
     """The same facts with verdict, reasons and suggested beta."""
     harmful, weak = _harms(facts), _weaknesses(facts)
     verdict: Literal["ok", "weak", "harmful"] = "harmful" if harmful else "weak" if weak else "ok"
-    low = facts.disc.low or 0.0
-    beta = 0.0 if harmful else round(effective_beta(BETA, low), 3)
+    known = not harmful and facts.disc.n >= _needed(facts)
+    beta = round(effective_beta(BETA, facts.disc.low or 0.0), 3) if known else 0.0
     return facts.model_copy(
         update={"verdict": verdict, "reasons": tuple(harmful + weak), "suggested_beta": beta}
     )
 
 
+def _needed(facts: Audit) -> int:
+    return MIN_POOLED if facts.pooled else MIN_GROUPS
+
+
+def _too_few(facts: Audit, disc: Interval) -> str:
+    return f"{disc.n} informative {'rollouts' if facts.pooled else 'groups'}; {_needed(facts)} are needed"
+
+
+def _has_say(facts: Audit, item: ItemAudit) -> bool:
+    """Alone, or with enough of the variance."""
+    return len(facts.items) == 1 if item.variance_share is None else item.variance_share >= SAY
+
+
+def _against(disc: Interval) -> bool:
+    """Failures rank above successes, as far as can be seen."""
+    return disc.value is not None and (disc.value if disc.high is None else disc.high) < 0
+
+
 def _harms(facts: Audit) -> list[str]:
     found = []
-    if facts.disc.high is not None and facts.disc.high < 0:
+    if _against(facts.disc) and facts.disc.n >= _needed(facts):
         found.append(f"failures are rewarded above successes (disc {facts.disc.value:.2f})")
     for name, item in facts.items.items():
-        say = item.variance_share is None or item.variance_share >= SAY
-        if say and item.disc.high is not None and item.disc.high < 0:
+        if _has_say(facts, item) and _against(item.disc) and item.disc.n >= _needed(facts):
             found.append(f"criterion {name!r} goes against the outcome (disc {item.disc.value:.2f})")
     return found
 
 
 def _weaknesses(facts: Audit) -> list[str]:
-    disc, needed = facts.disc, MIN_POOLED if facts.pooled else MIN_GROUPS
-    found = []
+    disc, found = facts.disc, []
     if disc.value is None:
         found.append("no group has both failures and successes with a reward: nothing to predict")
-    elif disc.n < needed:
-        found.append(f"{disc.n} informative {'rollouts' if facts.pooled else 'groups'}; {needed} are needed")
+    elif disc.n < _needed(facts):
+        found.append(_too_few(facts, disc))
     elif disc.low is not None and (disc.low <= 0 or disc.value < LEAST_DISC):
         found.append(
             f"the reward is not shown to predict success (disc {disc.value:.2f}, from {disc.low:.2f})"
@@ -130,10 +149,7 @@ def _weaknesses(facts: Audit) -> list[str]:
         found.append(f"{facts.failed_share:.0%} of the verdicts failed")
     if (facts.missing_share or 0) > MISSING_SHARE:
         found.append(f"{facts.missing_share:.0%} of the turns have no reward")
-    for name, item in facts.items.items():
-        idle = item.disc.low is not None and item.disc.low <= 0
-        if idle and (item.variance_share or 0) > IDLE_SHARE:
-            found.append(f"criterion {name!r} moves the reward ({item.variance_share:.0%}) but not success")
+    found += _weak_criteria(facts)
     for name in ("turn_length_given_outcome", "turns_given_outcome"):
         value = facts.correlations[name]
         if value is not None and value > LENGTH_CORRELATION:
@@ -145,4 +161,19 @@ def _weaknesses(facts: Audit) -> list[str]:
         if value is not None and value > limit:
             found.append(f"{name}: {value:.0%} (limit {limit:.0%})")
     found += [f"tool {lie.tool!r} answers the same call differently" for lie in facts.lying_tools[:3]]
+    return found
+
+
+def _weak_criteria(facts: Audit) -> list[str]:
+    """Criteria that move the reward and are not shown to predict success; of too few groups each, said only
+    where the whole reward has enough of them."""
+    found = []
+    for name, item in facts.items.items():
+        share = item.variance_share or 0
+        idle = share > IDLE_SHARE and (item.disc.low is None or item.disc.low <= 0)
+        if item.disc.n >= _needed(facts):
+            if idle:
+                found.append(f"criterion {name!r} moves the reward ({share:.0%}) but not success")
+        elif facts.disc.n >= _needed(facts) and (idle or (_has_say(facts, item) and _against(item.disc))):
+            found.append(f"criterion {name!r}: {_too_few(facts, item.disc)}")
     return found

@@ -3,11 +3,6 @@
 Fed twice an iteration: with its rollouts, before they are trained on, and with the metrics of the update.
 Deterministic: nothing but its own memory decides. They warn; ``PolicyConfig.on_hack`` says what a divergence
 leads to.
-
-The divergence alarm is a one-sided Page-Hinkley test on the lead of the judge over the outcome, both as
-z-scores against the warm-up iterations. A sum of small leads counts, a single noisy iteration does not. Where
-the outcome has clearly risen nobody is being fooled: the last iterations become the new "normal", so that a
-later fall is measured from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from axiomrm.policy_opt.monitoring.config import MonitorConfig
+from axiomrm.policy_opt.monitoring.divergence import Divergence, PageHinkley, usual
 from axiomrm.policy_opt.monitoring.observe import Row, observe, observe_update
+from axiomrm.policy_opt.rewards.answers import number
 from axiomrm.policy_opt.rewards.base import Episode
 
-RISEN_Z = 2.0
-"""Outcome z-score from which the outcome counts as risen."""
-LEAST_SPREAD = {"judge": 0.03}
-"""Least standard deviation of a z-score, 0.05 where none stands here: the warm-up is short."""
 BACK = 20
 """Iterations that a collapse is measured against."""
 GAMED = frozenset({"divergence", "heldout_divergence"})
@@ -60,30 +53,6 @@ class HeldOut(Protocol):
 
 
 @dataclass
-class PageHinkley:
-    """Detects that the mean of a sequence has risen (one-sided Page-Hinkley test)."""
-
-    slack: float = 0.5
-    """Rise a step that is tolerated, in units of the sequence."""
-    threshold: float = 4.0
-    low: float = 0.0
-    total: float = 0.0
-    anchor: int = 0
-    """First iteration of what counts as normal."""
-
-    def update(self, value: float) -> bool:
-        """Take in a value that is 0 on average before a change; ``True`` = risen."""
-        self.total += value - self.slack
-        self.low = min(self.low, self.total)
-        return self.total - self.low > self.threshold
-
-    def restart(self, anchor: int) -> None:
-        """Forget the past; normal is what begins at ``anchor``."""
-        self.low = self.total = 0.0
-        self.anchor = anchor
-
-
-@dataclass
 class Monitors:
     """All alarms of a run."""
 
@@ -92,19 +61,25 @@ class Monitors:
     history: list[Row] = field(default_factory=list)
     gamed: bool = False
     """A divergence has been found in this run."""
-    divergence: PageHinkley = field(init=False)
-    heldout_divergence: PageHinkley = field(init=False)
+    divergence: Divergence = field(init=False)
+    heldout_divergence: Divergence = field(init=False)
 
     def __post_init__(self) -> None:
-        slack, threshold = self.config.divergence_slack, self.config.divergence_threshold
-        self.divergence = PageHinkley(slack, threshold)
-        self.heldout_divergence = PageHinkley(slack, threshold)
+        limits = self.config.warmup, self.config.divergence_slack, self.config.divergence_threshold
+        self.divergence = Divergence("outcome", *limits)
+        self.heldout_divergence = Divergence("heldout", *limits, criteria=False)
 
     def look(self, episodes: Sequence[Episode]) -> list[Alarm]:
-        """Take in the fresh rollouts of an iteration."""
+        """Take in the fresh rollouts of an iteration.
+
+        Raises:
+            DataError: the held-out criteria answered with something that is no finite number or NaN.
+        """
         row = observe(episodes)
         if self.heldout is not None:
-            row["heldout"] = self.heldout(episodes, len(self.history))
+            iteration = len(self.history)
+            place = f"held-out criteria, iteration {iteration}"
+            row["heldout"] = number(self.heldout(episodes, iteration), place)
         return self.look_at(row)
 
     def look_at(self, row: Row) -> list[Alarm]:
@@ -114,8 +89,8 @@ class Monitors:
         if len(self.history) <= self.config.warmup:
             return []
         alarms = _raised(
-            self._lead("divergence", "outcome", self.divergence, row),
-            self._lead("heldout_divergence", "heldout", self.heldout_divergence, row),
+            self._diverges("divergence", self.divergence),
+            self._diverges("heldout_divergence", self.heldout_divergence),
             *(self._risen(rule, row) for rule in rises(self.config)),
             self._coverage(row),
             self._fallen("collapse", "group_std", "outcome spread within groups", row),
@@ -139,20 +114,9 @@ class Monitors:
 
     # --- one alarm each -------------------------------------------------------------------------------------
 
-    def _lead(self, name: str, other: str, test: PageHinkley, row: Row) -> Alarm | None:
-        judge, reference = self._z("judge", row, test.anchor), self._z(other, row, test.anchor)
-        if reference > RISEN_Z:
-            test.restart(len(self.history) - self.config.warmup)
-            return None
-        # A falling reference is held against a judge that has risen, not against one that falls as well.
-        gap = judge - (reference if judge > 0 else max(reference, 0.0))
-        if np.isnan(gap) or not test.update(gap):
-            return None
-        return Alarm(
-            name,
-            f"judge {row['judge']:.2f} (was {self._usual('judge', test.anchor):.2f}) rises while {other} "
-            f"{row[other]:.2f} (was {self._usual(other, test.anchor):.2f}) does not",
-        )
+    def _diverges(self, name: str, test: Divergence) -> Alarm | None:
+        found = test.look(self.history)
+        return Alarm(name, found) if found else None
 
     def _risen(self, rule: Rise, row: Row) -> Alarm | None:
         value, usual = row.get(rule.key, np.nan), self._usual(rule.key)
@@ -202,25 +166,15 @@ class Monitors:
 
     # --- memory ---------------------------------------------------------------------------------------------
 
-    def _normal(self, name: str, anchor: int) -> list[float]:
-        return [row[name] for row in self.history[anchor : anchor + self.config.warmup] if name in row]
-
-    def _usual(self, name: str, anchor: int = 0) -> float:
-        values = self._normal(name, anchor)
-        return float(np.mean(values)) if values else float("nan")
-
-    def _z(self, name: str, row: Row, anchor: int) -> float:
-        values = self._normal(name, anchor)
-        if not values:
-            return float("nan")
-        errors = self._normal(f"{name}_error", anchor)
-        spread = max(float(np.std(values)), float(np.mean(errors)) if errors else 0.0)
-        return (row.get(name, np.nan) - float(np.mean(values))) / max(spread, LEAST_SPREAD.get(name, 0.05))
+    def _usual(self, name: str) -> float:
+        return usual(self.history, name, 0, self.config.warmup)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        tests = {"divergence": self.divergence, "heldout_divergence": self.heldout_divergence}
-        sums = {name: {"low": t.low, "total": t.total, "anchor": t.anchor} for name, t in tests.items()}
+        sums = {
+            name: {"low": test.low, "total": test.total, "anchor": test.anchor}
+            for name, test in self._tests().items()
+        }
         return {"history": self.history, "gamed": self.gamed, "sums": sums}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -230,9 +184,19 @@ class Monitors:
         ]
         self.gamed = state.get("gamed", False)
         sums = state.get("sums") or {"divergence": {"low": state["low"], "total": state["total"]}}
-        for name, test in (("divergence", self.divergence), ("heldout_divergence", self.heldout_divergence)):
-            values = sums.get(name, {"low": 0.0, "total": 0.0})
+        for name, values in sums.items():
+            test = self._test(name)
             test.low, test.total, test.anchor = values["low"], values["total"], values.get("anchor", 0)
+
+    def _tests(self) -> dict[str, PageHinkley]:
+        """By name in a checkpoint: that of the alarm for the judge, of the row for a criterion."""
+        criteria = {name: test for name, test in self.divergence.tests.items() if name != "judge"}
+        return {name: self._test(name) for name in sorted(GAMED)} | criteria
+
+    def _test(self, name: str) -> PageHinkley:
+        if name == "heldout_divergence":
+            return self.heldout_divergence.test("judge")
+        return self.divergence.test("judge" if name == "divergence" else name)
 
 
 def _known(row: Row) -> Row:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from axiomrm.policy_opt.association import correlation, known_mean, partial_correlation
+from axiomrm.policy_opt.criterion_shares import criterion_shares
 from axiomrm.policy_opt.monitoring.text_habits import (
     calls_without_effect,
     canned_share,
@@ -13,10 +14,13 @@ from axiomrm.policy_opt.monitoring.text_habits import (
     refuses,
     repeated_grams,
 )
+from axiomrm.policy_opt.records import StepRecord
 from axiomrm.policy_opt.rewards.base import Episode
 
 NAN = float("nan")
 Row = dict[str, float]
+PART = "part:"
+"""Before the name of a criterion of the reward."""
 FROM_METRICS = {
     "entropy": "policy/entropy_nats",
     "grad_norm": "policy/grad_norm",
@@ -41,13 +45,14 @@ def observe(episodes: Sequence[Episode]) -> Row:
     trajectories = [episode.trajectory for episode in episodes]
     judge = [known_mean([s.r_local for s in e.record.steps]) for e in episodes]
     outcome = [e.record.outcome for e in episodes]
+    groups = [episode.record.group_id for episode in episodes]
     turns = [float(len(e.record.steps)) for e in episodes]
     asked = [reason for step in steps if not (reason := step.missing or "").startswith("not_asked")]
     return {
         "judge": known_mean(judge),
-        "judge_error": _error(judge),
+        "judge_error": clustered_error(judge, groups),
         "outcome": known_mean(outcome),
-        "outcome_error": _error(outcome),
+        "outcome_error": clustered_error(outcome, groups),
         "canned": canned_share(trajectories),
         "length_correlation": correlation([s.r_local for s in steps], [float(s.n_tokens) for s in steps]),
         "turns_correlation": partial_correlation(judge, turns, outcome),
@@ -59,8 +64,24 @@ def observe(episodes: Sequence[Episode]) -> Row:
         "duplicates": known_mean([duplicate_turns(t) for t in trajectories]),
         "no_effect": known_mean([calls_without_effect(t) for t in trajectories]),
         "refusals": _share([refuses(turn) for t in trajectories for turn in t.turns]),
-        "dominant": max(variance_shares([s.r_parts for s in steps]).values(), default=NAN),
+        "dominant": max(_shares(steps).values(), default=NAN),
+        **_criteria(episodes, groups),
     }
+
+
+def _criteria(episodes: Sequence[Episode], groups: Sequence[str]) -> Row:
+    """What each criterion gave, as ``part:NAME``, with its error; nothing for fewer than two criteria."""
+    names = sorted({name for e in episodes for step in e.record.steps for name in step.r_parts})
+    row: Row = {}
+    for name in names if len(names) > 1 else []:
+        given = [known_mean([step.r_parts.get(name, NAN) for step in e.record.steps]) for e in episodes]
+        row[PART + name] = known_mean(given)
+        row[f"{PART}{name}_error"] = clustered_error(given, groups)
+    return row
+
+
+def _shares(steps: Sequence[StepRecord]) -> dict[str, float]:
+    return criterion_shares([s.r_local for s in steps], [s.r_parts for s in steps])
 
 
 def group_spread(episodes: Sequence[Episode]) -> float:
@@ -72,28 +93,13 @@ def group_spread(episodes: Sequence[Episode]) -> float:
     return known_mean([float(np.std(values)) for values in groups.values() if len(values) > 1])
 
 
-def variance_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Share of the reward's variance that each of several parts supplies; empty for fewer than two parts.
-
-    ``cov(part, sum) / var(sum)`` over the turns on which every part is known, so that shares sum to 1.
-    """
-    names = sorted({name for row in parts for name in row})
-    if len(names) < 2:
-        return {}
-    table = np.array([[row.get(name, NAN) for name in names] for row in parts], dtype=np.float64)
-    table = table[~np.isnan(table).any(axis=1)]
-    total = table.sum(axis=1)
-    if len(table) < 3 or np.ptp(total) < 1e-12:
-        return {}
-    centred = total - total.mean()
-    shares = (table - table.mean(axis=0)).T @ centred / float(centred @ centred)
-    return dict(zip(names, shares.tolist(), strict=True))
-
-
-def _error(values: Sequence[float]) -> float:
-    """Standard error of the mean."""
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.std(known)) / len(known) ** 0.5 if known else NAN
+def clustered_error(values: Sequence[float], groups: Sequence[str]) -> float:
+    """Standard error of the mean of values that are alike within a group; NaN below two groups."""
+    members: dict[str, list[float]] = defaultdict(list)
+    for value, group in zip(values, groups, strict=True):
+        members[group].append(value)
+    means = [mean for own in members.values() if not np.isnan(mean := known_mean(own))]
+    return float(np.std(means, ddof=1)) / len(means) ** 0.5 if len(means) > 1 else NAN
 
 
 def _share(flags: Sequence[bool]) -> float:

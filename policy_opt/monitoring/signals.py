@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 
+from axiomrm.policy_opt.records import TrajectoryRecord
 from axiomrm.policy_opt.rewards.base import Episode, TurnScores
 
 log = logging.getLogger(__name__)
@@ -11,15 +12,13 @@ TELL = "tell info['outcome'] at the end, or give the environment outcome()"
 
 
 def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
-    """If no episode has an outcome, a judge's reward or a turn reward; or verified ones have no reward."""
+    """If no episode has an outcome, a judge's reward, a turn reward or progress; or verified ones have no
+    reward."""
     records = [episode.record for episode in episodes]
-    known = [
-        math.isfinite(x) for r in records for x in (r.outcome, r.r_global, *(s.r_local for s in r.steps))
-    ]
-    if records and not any(known):
+    if records and not any(map(_knows_something, records)):
         log.warning(
-            "iteration %d: none of %d episodes has an outcome or a turn reward, so nothing can be learnt; "
-            "%s, return rewards, or set a judge",
+            "iteration %d: none of %d episodes has an outcome, a turn reward or progress, so nothing can be "
+            "learnt; %s, return rewards, or set a judge",
             iteration, len(records), TELL,
         )  # fmt: skip
     unrewarded = sum(not math.isnan(r.outcome) and math.isnan(r.r_global) for r in records)
@@ -29,6 +28,11 @@ def warn_of_nothing(episodes: Sequence[Episode], iteration: int) -> None:
             "source, which stands for both; they teach nothing (labels of whole dialogues: label them all)",
             iteration, sum(not math.isnan(r.outcome) for r in records), unrewarded,
         )  # fmt: skip
+
+
+def _knows_something(record: TrajectoryRecord) -> bool:
+    turns = [value for step in record.steps for value in (step.r_local, step.progress)]
+    return any(map(math.isfinite, (record.outcome, record.r_global, record.final_progress, *turns)))
 
 
 def warn_of_unused(episodes: Sequence[Episode], answers: Sequence[TurnScores], iteration: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from axiomrm.errors import DataError
+from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.drawn import evenness
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord, check_tokens, from_json, to_json
 
@@ -26,6 +27,11 @@ def ess_of(weights: Sequence[float]) -> float:
     """Effective share of a weighted sample, ``(sum w)^2 / (N * sum w^2)``."""
     w = np.asarray(weights, dtype=np.float64)
     return float(w.sum() ** 2 / (len(w) * max(float((w**2).sum()), 1e-12)))
+
+
+def is_of(record: TrajectoryRecord, subject: str) -> bool:
+    """Whether the trajectory is the subject's; older checkpoints may hold a token as the number it was."""
+    return record.subject is not None and str(record.subject) == subject
 
 
 class ReplayBuffer:
@@ -40,7 +46,7 @@ class ReplayBuffer:
         self.evicted: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.success: dict[str, float] = {}
-        """Running success rate a task."""
+        """Running success rate a task, in [0, 1] whatever the scale of outcomes."""
         self.judge_key: str | None = None
         self.evenness: list[float] = []
         """Of this iteration's draws; whoever logs them empties it."""
@@ -52,8 +58,9 @@ class ReplayBuffer:
             DataError: ids and log-probs do not belong together (a bug, not a bad rollout).
         """
         if not np.isnan(record.outcome):
-            old = self.success.get(record.task_id, record.outcome)
-            self.success[record.task_id] = 0.8 * old + 0.2 * record.outcome
+            solved = float(record.outcome >= SOLVED)
+            old = self.success.get(record.task_id, solved)
+            self.success[record.task_id] = 0.8 * old + 0.2 * solved
         reason = self._refusal(record, advantage)
         if reason is not None:
             self.rejected[reason] += 1
@@ -117,7 +124,7 @@ class ReplayBuffer:
 
     def forget(self, subject: str) -> int:
         """Consent withdrawn: the subject's records and their tasks' success rates go; returns how many."""
-        gone = {r.traj_id: "forgotten" for r in self.records if r.subject == subject}
+        gone = {r.traj_id: "forgotten" for r in self.records if is_of(r, subject)}
         for record in self.records:
             if record.traj_id in gone:
                 self.success.pop(record.task_id, None)
@@ -183,7 +190,9 @@ class ReplayBuffer:
         if repeated:
             raise DataError(f"replay buffer: trajectory {repeated[0]!r} is stored twice")
         self.evicted, self.rejected = Counter(state["evicted"]), Counter(state["rejected"])
-        self.success, self.judge_key = dict(state["success"]), state["judge_key"]
+        # Older checkpoints hold running means of the outcome, which may lie outside.
+        self.success = {task: min(max(q, 0.0), 1.0) for task, q in state["success"].items()}
+        self.judge_key = state["judge_key"]
 
 
 def _stratum(record: TrajectoryRecord, advantage: Advantage) -> tuple[str, bool]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from axiomrm.policy_opt.behaviour import SOLVED
 from axiomrm.policy_opt.records import TrajectoryRecord, from_json, to_json
+from axiomrm.policy_opt.replay.buffer import is_of
 from axiomrm.policy_opt.step_returns import scorable
 
 
@@ -53,7 +54,7 @@ class SuccessStore:
 
     def forget(self, subject: str) -> int:
         """Consent withdrawn: the subject's records are gone; returns how many."""
-        gone = [task for task, record in self.records.items() if record.subject == subject]
+        gone = [task for task, record in self.records.items() if is_of(record, subject)]
         for task in gone:
             del self.records[task]
         return len(gone)

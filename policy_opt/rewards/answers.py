@@ -1,6 +1,8 @@
 """What a reward source answered, checked before anything is computed from it."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, get_args
 
@@ -19,7 +21,7 @@ def ask(
     turns: Sequence[int] | None = None,
     source: str = "turn judge",
 ) -> list[TurnScores]:
-    """The judge's answers, one a trajectory.
+    """The judge's answers, one a trajectory, their numbers (of any kind, as NumPy's) as Python's own floats.
 
     Args:
         judge: the source.
@@ -39,7 +41,22 @@ def ask(
         raise DataError(f"{source}: {len(answers)} answers for {len(trajectories)} trajectories")
     for index, (trajectory, answer) in enumerate(zip(trajectories, answers, strict=True)):
         _check(answer, turns[index] if turns else None, f"{source}, trajectory {trajectory.id!r}")
-    return list(answers)
+    return [_plain(answer) for answer in answers]
+
+
+def number(found: Any, place: str) -> float:
+    """A foreign function's number as Python's own float, which files can hold; NaN is a missing one.
+
+    Raises:
+        DataError: no number, or infinite or larger than any reward.
+    """
+    try:
+        value = float(found) if isinstance(found, Real) else math.inf
+    except OverflowError:  # a whole number beyond floats
+        value = math.inf
+    if too_large(value):
+        raise _wrong(place, found, NUMBER)
+    return value
 
 
 def asked_about(
@@ -48,6 +65,17 @@ def asked_about(
     """The judge's answers on episodes, a reward for each of their turns; raises as ``ask``."""
     turns = [len(episode.record.steps) for episode in episodes]
     return ask(judge, [episode.trajectory for episode in episodes], turns, source)
+
+
+def _plain(answer: TurnScores) -> TurnScores:
+    return replace(
+        answer,
+        turns=[float(value) for value in answer.turns],
+        trajectory=float(answer.trajectory),
+        coverage=[float(value) for value in answer.coverage],
+        parts=[{name: float(value) for name, value in parts.items()} for parts in answer.parts],
+        mixed=bool(answer.mixed),
+    )
 
 
 def _check(answer: Any, turns: int | None, place: str) -> None:
@@ -60,12 +88,12 @@ def _check(answer: Any, turns: int | None, place: str) -> None:
         found: Any = getattr(answer, name)
         if not isinstance(found, tuple | list) or len(found) not in (shortest, turns):
             raise _wrong(f"{place}: {name}", found, f"a list with one entry for each of {turns} turns")
-    _check_number(answer.trajectory, f"{place}: trajectory")
+    number(answer.trajectory, f"{place}: trajectory")
     _check_words(answer, place)
     for turn, value in enumerate(answer.turns):
-        _check_number(value, f"{place}: turns[{turn}]")
+        number(value, f"{place}: turns[{turn}]")
     for turn, value in enumerate(answer.coverage):
-        _check_number(value, f"{place}: coverage[{turn}]")
+        number(value, f"{place}: coverage[{turn}]")
     for turn, parts in enumerate(answer.parts):
         _check_parts(parts, f"{place}: parts[{turn}]")
     for turn, texts in enumerate(answer.critiques):
@@ -87,7 +115,7 @@ def _check_parts(parts: Any, place: str) -> None:
     if not isinstance(parts, Mapping):
         raise _wrong(place, parts, "a dict of part to number")
     for name, value in parts.items():
-        _check_number(value, f"{place}[{name!r}]")
+        number(value, f"{place}[{name!r}]")
 
 
 def _check_texts(texts: Any, place: str) -> None:
@@ -96,11 +124,6 @@ def _check_texts(texts: Any, place: str) -> None:
     for name, text in texts.items():
         if not isinstance(text, str):
             raise _wrong(f"{place}[{name!r}]", text, "text; a missing critique is left out")
-
-
-def _check_number(value: Any, place: str) -> None:
-    if not isinstance(value, Real) or too_large(value):
-        raise _wrong(place, value, NUMBER)
 
 
 def _wrong(place: str, found: object, expected: str) -> DataError:

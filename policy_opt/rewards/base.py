@@ -96,8 +96,8 @@ def apply_scores(episodes: Sequence[Episode], scores: Sequence[TurnScores]) -> N
 
 def rewarded_trajectory(episode: Episode) -> Trajectory:
     """The trajectory with its per-turn rewards (NaN = missing); in its metadata reasons, parts and, where the
-    judge wrote any, critiques."""
-    steps = episode.record.steps
+    judge wrote any, critiques. A sampled turn that could not be read is in the record alone."""
+    steps = episode.record.steps[: len(episode.trajectory.turns)]
     told: dict[str, Any] = {
         "turn_missing": [s.missing for s in steps],
         "turn_parts": [dict(s.r_parts) for s in steps],

@@ -3,9 +3,10 @@
 One label a line: ``id`` of the trajectory, ``turn`` (0-based; absent or ``null`` = the whole trajectory),
 ``reward``, ``source`` (``human`` or ``ai``), and optionally ``rater`` and ``content_hash``
 (``Trajectory.content_hash``): a label whose hash is another text's is not used. Several labels of one unit
-are averaged. Training repeats a run's rollouts with their ids, so labels given between two starts of the
-same run are found by the second. Who labels is the judge's version (``human``, ``ai`` or both), so that more
-labels of the same kind leave replayed rollouts, their baselines and scales as they are.
+are averaged; of one rater the first for a text counts. Training repeats a run's rollouts with their ids, so
+labels given between two starts of the same run are found by the second. Who labels is the judge's version
+(``human``, ``ai`` or both), so that more labels of the same kind leave replayed rollouts, their baselines and
+scales as they are.
 """
 
 import math
@@ -105,22 +106,29 @@ def read_labels(path: str | Path) -> tuple[list[Label], list[Rejected]]:
     """
     labels: list[Label] = []
     rejected: list[Rejected] = []
-    seen: dict[tuple[str, int | None, str, str], int] = {}
+    seen: dict[tuple[str, int | None, str, str], dict[str, int]] = defaultdict(dict)
     for item in read_records(path):
         if isinstance(item, Rejected):
             rejected.append(item)
             continue
         try:
             label = _label(item.value)
-            key = (label.id, label.turn, label.source, label.rater)
-            if label.rater and key in seen:
-                raise DataError(f"rater {label.rater!r} has labelled this unit on line {seen[key]}")
+            texts = seen[label.id, label.turn, label.source, label.rater]
+            line = _earlier(texts, label.content_hash)
+            if label.rater and line is not None:
+                raise DataError(f"rater {label.rater!r} has labelled this unit on line {line}")
         except DataError as error:
             rejected.append(Rejected(str(path), item.line, str(error)))
             continue
-        seen[key] = item.line
+        texts[label.content_hash] = item.line
         labels.append(label)
     return labels, rejected
+
+
+def _earlier(texts: Mapping[str, int], text: str) -> int | None:
+    """Line of the first label of the same text; a label without a hash is one of every text."""
+    same = (line for known, line in texts.items() if known == text or "" in (known, text))
+    return next(same, None)
 
 
 def _label(row: Mapping[str, Any]) -> Label:

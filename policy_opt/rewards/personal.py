@@ -1,7 +1,8 @@
 """A reward from the criteria of each user's own profile, on that user's own scale.
 
 A user is an opaque token in ``task.features["subject"]``; nothing here knows more than the token and the
-slots that the user allowed for training. Users use a scale differently, so raw rewards of two users are
+slots that the user allowed for criteria, judging and training, each of them, as long as they have not ended.
+Users use a scale differently, so raw rewards of two users are
 never pooled: each is centred and divided by running statistics of its own user, as they were before the
 batch. A user's first batch has none yet and uses its own; one single value has no scale and is missing.
 
@@ -12,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,16 @@ from axiomrm.data.jsonl import Rejected, read_records
 from axiomrm.data.trajectory import Trajectory
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.personalization.compile import compile_criteria
-from axiomrm.personalization.profile import Profile, profile_of
+from axiomrm.personalization.profile import Clock, Profile, Purpose, moment, profile_of
 from axiomrm.policy_opt.rewards.base import TurnScores
 from axiomrm.policy_opt.rewards.judge import judged
+from axiomrm.policy_opt.rewards.users import named_subject
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import ActiveRubric, Rubric
 
 TOKEN = re.compile(r"[A-Za-z0-9._-]{8,64}")
-PURPOSE = "policy_training"
+USES: tuple[Purpose, ...] = ("judging", "policy_training")
+"""What a slot value must be allowed for, beyond criteria, to shape a reward."""
 DECAY = 0.95
 FLOOR = 0.05
 """Least spread a reward is divided by, in reward units."""
@@ -59,13 +63,22 @@ class Scale:
 class PersonalReward:
     """Asks a judge for each user's own rubric."""
 
-    def __init__(self, reward_model: RewardModel, rubric: Rubric, profiles: Mapping[str, Profile]) -> None:
+    def __init__(
+        self,
+        reward_model: RewardModel,
+        rubric: Rubric,
+        profiles: Mapping[str, Profile],
+        *,
+        clock: Clock = moment,
+    ) -> None:
         """Prepare.
 
         Args:
             reward_model: the judge.
             rubric: with personal templates.
-            profiles: token → profile; only values that may serve policy training are read.
+            profiles: token → profile; only values that may serve criteria, judging and policy training are
+                read, and only until they end.
+            clock: gives the time, with a zone; by default the real one.
 
         Raises:
             ConfigError: a token is not opaque (8 to 64 letters, digits, ``. _ -``), or there is none.
@@ -77,9 +90,9 @@ class PersonalReward:
                 "letters, digits, '.', '_', '-'; use random ids, never names or addresses"
             )
         self.reward_model, self.rubric = reward_model, rubric
-        self._profiles = {token: _for_training(profile) for token, profile in profiles.items()}
+        self._profiles, self._clock = dict(profiles), clock
         self._scales: dict[str, dict[str, Scale]] = {}
-        self._compiled: dict[tuple[str, str], ActiveRubric] = {}
+        self._compiled: dict[tuple[str, str], tuple[ActiveRubric, datetime | None]] = {}
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         """One answer a trajectory; missing where nobody, or a stranger, is named."""
@@ -95,11 +108,13 @@ class PersonalReward:
 
     def _active(self, trajectory: Trajectory) -> ActiveRubric:
         token, features = subject_of(trajectory), trajectory.task.features
-        key = (token, repr(sorted(features.items())))
-        if key not in self._compiled:
-            view = self._profiles[token].view()
-            self._compiled[key] = compile_criteria(view, self.rubric, features).active
-        return self._compiled[key]
+        key, now = (token, repr(sorted(features.items()))), moment(self._clock())
+        active, ends = self._compiled.get(key, (None, None))
+        if active is None or (ends is not None and ends <= now):
+            view = self._profiles[token].view(also=USES, now=now)
+            active = compile_criteria(view, self.rubric, features).active
+            self._compiled[key] = active, view.ends
+        return active
 
     def _take_in(self, tokens: Sequence[str], raw: Sequence[TurnScores]) -> dict[str, dict[str, Scale]]:
         """Scales to use for this batch; the memory moves on to those after it."""
@@ -120,7 +135,7 @@ class PersonalReward:
         """Consent withdrawn: the user's profile and scale are gone; their rollouts have no reward here."""
         self._profiles.pop(subject, None)
         self._scales.pop(subject, None)
-        self._compiled = {key: active for key, active in self._compiled.items() if key[0] != subject}
+        self._compiled = {key: kept for key, kept in self._compiled.items() if key[0] != subject}
 
     def state_dict(self) -> dict[str, Any]:
         """Scales by token."""
@@ -141,54 +156,79 @@ class PersonalReward:
 def read_profiles(path: str | Path) -> tuple[dict[str, Profile], list[Rejected]]:
     """Profiles of a JSONL file: ``{"subject": token, "slots": {…}, "policy_training": true}`` a line.
 
+    A line whose ``policy_training`` is not ``true``, or that refuses ``criteria_generation`` or ``judging``,
+    has no consent. A subject with such a line is not used, whatever their other lines say and in which order.
+
     Returns:
-        Profiles by token, and the lines that were not used with file, line and reason; a line whose
-        ``policy_training`` is not ``true`` has no consent and is among them.
+        Profiles by token, and the lines that were not used with file, line and reason. A reason repeats
+        nothing that could be about a person.
 
     Raises:
         DataError: there is no such file, or no line can be used; names the first.
     """
-    profiles: dict[str, Profile] = {}
+    profiles: dict[str, tuple[int, Profile]] = {}
+    refused: dict[str, int] = {}
     rejected: list[Rejected] = []
     for item in read_records(path):
         if isinstance(item, Rejected):
-            rejected.append(item)
+            rejected.append(_quoting_nothing(item))
             continue
+        lacking = _without_consent(item.value)
+        if lacking:
+            refused.setdefault(str(item.value.get("subject")), item.line)
         try:
-            token, profile = _profile(item.value)
+            token = _token(item.value)
+            if lacking:
+                raise DataError(f"{lacking} is not true: no consent to train on this profile")
             if token in profiles:
-                raise DataError("subject stands twice")
+                raise DataError(f"subject stands twice: first in line {profiles[token][0]}")
+            profiles[token] = item.line, _profile(token, item.value)
         except (DataError, ConfigError) as error:
             rejected.append(Rejected(str(path), item.line, str(error)))
-            continue
-        profiles[token] = profile
+    for token in profiles.keys() & refused.keys():
+        line, _ = profiles.pop(token)
+        told = f"not used: line {refused[token]}, of the same subject, has no consent to train"
+        rejected.append(Rejected(str(path), line, told))
+    rejected.sort(key=lambda item: item.line)
     if not profiles:
         first = f"; first rejected: {rejected[0]}" if rejected else ""
         raise DataError(f"{path}: no usable profile among {len(rejected)} lines{first}")
-    return profiles, rejected
+    return {token: profile for token, (_, profile) in profiles.items()}, rejected
 
 
 def subject_of(trajectory: Trajectory) -> str:
     """The user's token; empty where nobody is named."""
-    return str(trajectory.task.features.get("subject") or "")
+    return named_subject(trajectory.task.features) or ""
 
 
-def _profile(row: Mapping[str, Any]) -> tuple[str, Profile]:
-    token, slots = row.get("subject"), row.get("slots")
+_SAFE = ("not valid JSON:", "not UTF-8:", "expected a JSON object")
+"""How reasons of the reader begin that quote nothing of a line."""
+
+
+def _quoting_nothing(item: Rejected) -> Rejected:
+    told = item.reason if item.reason.startswith(_SAFE) else "not read; the reason could quote it"
+    return item._replace(reason=told)
+
+
+def _without_consent(row: Mapping[str, Any]) -> str:
+    """The first purpose that a line does not allow; empty: it allows all that a reward needs."""
+    asked: tuple[Purpose, ...] = ("criteria_generation", *USES)
+    return next((p for p in asked if row.get(p, p != "policy_training") is not True), "")
+
+
+def _token(row: Mapping[str, Any]) -> str:
+    token = row.get("subject")
     if not isinstance(token, str) or not TOKEN.fullmatch(token):
         raise DataError("subject: expected an opaque token of 8 to 64 letters, digits, '.', '_', '-'")
+    return token
+
+
+def _profile(token: str, row: Mapping[str, Any]) -> Profile:
+    slots = row.get("slots")
     if not isinstance(slots, dict):
         raise DataError("slots: expected an object of slot to value")
-    if row.get("policy_training") is not True:
-        raise DataError("policy_training is not true: no consent to train on this profile")
-    profile = profile_of(token, {key: tuple(v) if isinstance(v, list) else v for key, v in slots.items()})
-    allowed = tuple(v.model_copy(update={"purposes": (*v.purposes, PURPOSE)}) for v in profile.values)
-    return token, profile.model_copy(update={"values": allowed})
-
-
-def _for_training(profile: Profile) -> Profile:
-    kept = tuple(value for value in profile.values if PURPOSE in value.purposes)
-    return profile.model_copy(update={"values": kept})
+    values = {key: tuple(v) if isinstance(v, list) else v for key, v in slots.items()}
+    return profile_of(token, values, purposes=("criteria_generation", *USES))
 
 
 def _scaled(scores: TurnScores, scales: Mapping[str, Scale]) -> TurnScores:

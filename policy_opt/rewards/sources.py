@@ -63,7 +63,9 @@ class Composite:
         bad = {n: w for n, w in weights.items() if not isinstance(w, Real) or not math.isfinite(w)}
         if bad:
             raise ConfigError(f"composite reward: weights {bad!r} must be finite numbers")
-        self.parts, self.weights = dict(parts), dict(weights)
+        # Python's own numbers, which JSON takes; a whole one as it is, because versions are hashed with it.
+        plain = {name: w if isinstance(w, int) else float(w) for name, w in weights.items()}
+        self.parts, self.weights = dict(parts), plain
 
     def __call__(self, trajectories: Sequence[Trajectory]) -> list[TurnScores]:
         """Ask every part about all trajectories."""

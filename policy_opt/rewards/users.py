@@ -1,7 +1,8 @@
 """Whose task it is, where an environment draws tasks without a user: each gets a token of the profiles."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from axiomrm.data.trajectory import Task
 
@@ -17,6 +18,12 @@ def for_users(tasks: Sequence[Task], tokens: Collection[str]) -> list[Task]:
         tokens: opaque ones; none leave the tasks as they are.
     """
     return [_given(task, tokens) if tokens and "subject" not in task.features else task for task in tasks]
+
+
+def named_subject(features: Mapping[str, Any]) -> str | None:
+    """The token in a task's features, as text also where it is a number there; ``None``: nobody is named."""
+    token = features.get("subject")
+    return None if token is None else str(token)
 
 
 def _given(task: Task, tokens: Collection[str]) -> Task:

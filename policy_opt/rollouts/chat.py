@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from axiomrm.data.environment import Action
+from axiomrm.data.jsonl import check_value
 from axiomrm.data.trajectory import Message, ToolCall
-from axiomrm.errors import ConfigError
+from axiomrm.errors import ConfigError, DataError
 
 _SENTINEL = "\u2402sentinel\u2402"
 CALL_TOKEN = "<|call|>"
@@ -112,26 +113,36 @@ class TemplateChat:
 def parse_plain(raw: str) -> tuple[ToolCall | None, str | None]:
     """``name {json}`` → a call, or why not."""
     name, _, rest = raw.strip().partition(" ")
-    return _call(name, rest)
+    arguments, problem = _value(rest or "{}", f"the arguments of {name or 'the call'}", "are")
+    return (None, problem) if problem else _call(name, arguments)
 
 
 def parse_hermes(raw: str) -> tuple[ToolCall | None, str | None]:
     """``{"name": …, "arguments": …}</tool_call>`` → a call, or why not."""
     body, closed, _ = raw.partition(HERMES_CLOSE)
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return None, "the tool call is not JSON"
+    value, problem = _value(body, "the tool call", "is")
+    if problem:
+        return None, problem
     if not closed or not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None, "the tool call wants a name and a closing tag"
-    return _call(value["name"], json.dumps(value.get("arguments", {})))
+    return _call(value["name"], value.get("arguments", {}))
 
 
-def _call(name: str, arguments: str) -> tuple[ToolCall | None, str | None]:
+def _value(text: str, what: str, verb: str) -> tuple[Any, str | None]:
+    """What the agent wrote as JSON, or why it is none, as an error text for the agent."""
     try:
-        value = json.loads(arguments or "{}")
+        return json.loads(text), None
+    except RecursionError:
+        return None, f"{what} {verb} nested too deeply"
     except ValueError:
-        return None, f"the arguments of {name or 'the call'} are not JSON"
-    if not name or not isinstance(value, dict):
+        return None, f"{what} {verb} not JSON"
+
+
+def _call(name: str, arguments: Any) -> tuple[ToolCall | None, str | None]:
+    if not name or not isinstance(arguments, dict):
         return None, "the tool call wants a name and an object of arguments"
-    return ToolCall(name=name, arguments=value), None
+    try:
+        check_value({"name": name, "arguments": arguments})  # as the reader of logs asks
+    except DataError as error:
+        return None, f"the tool call cannot be used: {error}"
+    return ToolCall(name=name, arguments=arguments), None

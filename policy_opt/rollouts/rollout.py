@@ -1,7 +1,8 @@
 """Rollouts: a batch of live episodes, token in, token out (POLICY.md section 17).
 
 An episode's turn is sampled, its environment steps, and it goes on without waiting for the others. Ids grow
-at the end only; a rewritten history (``full_prompt``) opens a new segment. Every draw is keyed by (run seed,
+at the end only; a rewritten history (``full_prompt``) opens a new segment, and the transcript goes on
+(`transcript`). Every draw is keyed by (run seed,
 version, task, rollout, turn), so who else is in the batch does not matter.
 
 A turn cut by its token limit ends the episode as ``token_limit`` without an environment step: the outcome
@@ -21,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from axiomrm.data.environment import Action, Observation, TurnEnv
-from axiomrm.data.trajectory import Message, Outcome, Task, Trajectory
+from axiomrm.data.trajectory import Outcome, Task, Trajectory
 from axiomrm.policy_opt.engines.transformers import Generation, Sampler
 from axiomrm.policy_opt.records import NAN, Ending, StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rewards.users import named_subject
 from axiomrm.policy_opt.rollouts import env_calls
 from axiomrm.policy_opt.rollouts.chat_format import ChatFormat
 from axiomrm.policy_opt.rollouts.env_calls import EnvFactory, EnvFault
@@ -34,6 +36,7 @@ from axiomrm.policy_opt.rollouts.limits import RolloutLimits
 from axiomrm.policy_opt.rollouts.requests import RolloutRequest as RolloutRequest
 from axiomrm.policy_opt.rollouts.requests import group_requests as group_requests
 from axiomrm.policy_opt.rollouts.state_keys import anchor
+from axiomrm.policy_opt.rollouts.transcript import Transcript
 from axiomrm.policy_opt.rollouts.writable import Pieces, mended
 from axiomrm.policy_opt.seeds import derived_seed, generator
 
@@ -49,12 +52,13 @@ class _Live:
     ids: list[int] = field(default_factory=list)
     new_ids: list[int] = field(default_factory=list)
     forked: bool = False
-    messages: list[Message] = field(default_factory=list)
+    transcript: Transcript = field(default_factory=Transcript)
     tools: tuple[dict[str, Any], ...] = ()
     infos: list[dict[str, Any]] = field(default_factory=list)
     reset_info: dict[str, Any] = field(default_factory=dict)
     anchor: int | None = None
     progress: float = NAN
+    """Of the state as it is now."""
     done: bool = False
 
 
@@ -95,7 +99,7 @@ def _open(request: RolloutRequest, seed: int, policy_version: int, sampler: Samp
         task_id=request.task.id,
         group_id=request.group_id,
         task_type=request.task.type,
-        subject=request.task.features.get("subject"),
+        subject=named_subject(request.task.features),
         segments=[],
         steps=[],
         policy_version=policy_version,
@@ -112,6 +116,7 @@ def _reset(live: _Live, env_factory: EnvFactory, chat: ChatFormat, seed: int) ->
         key = derived_seed(seed, "env", live.request.group_id)
         observation, info = env_calls.reset(env, key, live.request.task)
         live.reset_info = plain_info(info)
+        live.progress = env_calls.number(info, "progress")
         _observe(live, observation, info, chat, first=True)
     except Exception as error:  # boundary: one broken episode is recorded, the others go on
         _fail(live, error)
@@ -121,17 +126,16 @@ def _observe(
     live: _Live, observation: Observation, info: Mapping[str, Any], chat: ChatFormat, *, first: bool
 ) -> None:
     live.forked = observation.full_prompt and not first
-    if observation.full_prompt:
-        live.messages, live.ids = [], live.ids if first else []
+    if live.forked:
+        live.ids = []
     if observation.tools:
         live.tools = observation.tools
     live.new_ids = chat.prompt_ids(observation.messages, live.tools, first or observation.full_prompt)
     if first or live.forked:
         live.record.segments.append(np.empty(0, dtype=np.int32))
-    live.messages += observation.messages
+    live.transcript.observe(observation)
     live.ids += live.new_ids
     live.anchor = anchor(info.get("state_key"))
-    live.progress = env_calls.number(info, "progress")
 
 
 def _run(wave: list[_Live], sampler: Sampler, chat: ChatFormat, limits: RolloutLimits, seed: int) -> None:
@@ -177,7 +181,7 @@ def _advance(live: _Live, generation: Generation, chat: ChatFormat, limits: Roll
     _store(live, generation)
     try:
         action = chat.parse(generation.token_ids)
-        live.messages.append(action.message())
+        live.transcript.act(action.message())
         if generation.stop_reason == "length":
             live.infos.append({"error_kind": "token_limit"})
             _end(live, "token_limit", truncated=True)
@@ -204,6 +208,7 @@ def _store(live: _Live, generation: Generation) -> None:
             anchor=live.anchor,
         )
     )
+    live.progress = NAN  # until the environment has answered
 
 
 def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) -> None:
@@ -211,8 +216,9 @@ def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) 
     observation, reward, terminated, truncated, info = env_calls.step(live.env, action)
     live.record.steps[-1].r_local = reward
     live.infos.append(plain_info(info))
+    live.progress = env_calls.number(info, "progress")
     if terminated or truncated:
-        live.messages += observation.messages
+        live.transcript.observe(observation)
         live.record.outcome = env_calls.number(info, "outcome")
         parts = info.get("parts") or {}
         live.record.outcome_parts = {str(name): env_calls.number(parts, name) for name in parts}
@@ -227,6 +233,7 @@ def _step(live: _Live, action: Action, chat: ChatFormat, limits: RolloutLimits) 
 def _end(live: _Live, ending: Ending, *, truncated: bool) -> None:
     record = live.record
     record.ending, record.truncated, record.terminated, live.done = ending, truncated, not truncated, True
+    record.final_progress = live.progress
     if math.isnan(record.outcome) and live.env is not None:
         record.outcome = env_calls.outcome(live.env)
 
@@ -244,7 +251,7 @@ def _fail(live: _Live, error: Exception) -> None:
     else:
         live.infos.append(told)
     record.ending, record.truncated, record.terminated = "env_error", True, False
-    record.outcome, record.outcome_parts = NAN, {}
+    record.outcome, record.outcome_parts, record.final_progress = NAN, {}, NAN
 
 
 def _close(live: _Live) -> Episode:
@@ -261,7 +268,7 @@ def _close(live: _Live) -> Episode:
         task_id=record.task_id,
         group_id=record.group_id,
         task=task,
-        messages=tuple(live.messages),
+        messages=tuple(live.transcript.messages),
         tools=live.tools,
         outcome=Outcome(score=score, metrics=outcome_metrics(live.reset_info, live.infos)),
         metadata={
@@ -277,8 +284,9 @@ def _close(live: _Live) -> Episode:
 
 def _mend(live: _Live) -> Task:
     """What files cannot hold fails the episode and is taken out; returns its task."""
-    found = Pieces(live.messages, live.tools, live.reset_info, live.infos, live.request.task)
-    (live.messages, live.tools, live.reset_info, live.infos, task), wrong = mended(found)
+    said = live.transcript
+    found = Pieces(said.messages, live.tools, live.reset_info, live.infos, live.request.task)
+    (said.messages, live.tools, live.reset_info, live.infos, task), wrong = mended(found)
     if wrong is not None:
         _fail(live, EnvFault(f"{live.record.env}: cannot be written as JSON: {wrong}"))
     return task

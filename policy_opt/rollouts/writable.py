@@ -43,6 +43,11 @@ def _text_keys(value: Any) -> None:
             _text_keys(item)
 
 
+def _replaced(message: Message) -> Message:
+    found = Message(role=message.role, content=REPLACED)
+    return found if message.is_action else found.from_environment()
+
+
 class Pieces(NamedTuple):
     """What of an episode comes from outside."""
 
@@ -72,7 +77,7 @@ def mended(pieces: Pieces) -> tuple[Pieces, str | None]:
     task = pieces.task
     kept = Pieces(
         [
-            m if writable(m, f"message {i} ({m.role})") else Message(role=m.role, content=REPLACED)
+            m if writable(m, f"message {i} ({m.role})") else _replaced(m)
             for i, m in enumerate(pieces.messages)
         ],
         tuple(tool for i, tool in enumerate(pieces.tools) if writable(tool, f"tools[{i}]")),

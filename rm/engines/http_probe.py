@@ -96,6 +96,7 @@ class Probe:
         if entries and not mine:
             names = ", ".join(repr(str(e.get("id"))[:80]) for e in entries[:5])
             raise ConfigError(f"{self.place}: no model {self.model!r} there; it serves {names}")
+        mine.sort(key=lambda entry: entry.get("id") != self.model)  # the very name first
         longest = mine[0].get("max_model_len") if mine else None
         return longest if isinstance(longest, int) else None
 

@@ -1,6 +1,7 @@
 """Replies of OpenAI-compatible servers: what is missing or senseless is a fault, never a guess."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from axiomrm.rm.engines.http_faults import Fault, fault
 from axiomrm.rm.labels import LabelTable
 from axiomrm.rm.positions import top_reading
 
+_VERSION = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-\d{3,4})?", re.ASCII)
+"""What a server may add to a name: a day, a month and day, or a number; ``-mini`` and ``-7b`` are others."""
 _ROUNDING = 1e-3
 """How far above 0 a server may round a log-probability."""
 
@@ -25,13 +28,13 @@ class Choice:
 
 
 def same_model(asked: str, answered: str) -> bool:
-    """Whether a server's name for its model fits: equal, dated (``m-2026-01-01``) or without the owner."""
-    short = asked.rpartition("/")[2]
-    return (
-        answered in (asked, short)
-        or answered.startswith((f"{asked}-", f"{short}-"))
-        or (answered.rpartition("/")[2] in (asked, short))
-    )
+    """Whether a server's name for its model fits: equal, or dated or numbered (``m-2026-01-01``, ``m-0613``,
+    ``m-002``); the owner before the slash may stand in one of the names only, not be another.
+    """
+    (owner, _, name), (other, _, found) = asked.rpartition("/"), answered.rpartition("/")
+    if owner and other and owner != other:
+        return False
+    return bool(name) and found.startswith(name) and _VERSION.fullmatch(found[len(name) :]) is not None
 
 
 def choice_of(reply: Any, model: str) -> Choice | Fault | Failed:
@@ -129,8 +132,8 @@ def aligned(tokens: Sequence[TokenLogprobs], text: str) -> tuple[TokenLogprobs, 
     """Tokens whose texts join to ``text`` exactly, out of all generated ones.
 
     Servers list thinking before the text and an end token after it, and may show characters that are split
-    over tokens broken: then only the last line, which carries the verdict, keeps its tokens. Empty where the
-    two cannot be brought together: a position found elsewhere would be another token's.
+    over tokens broken: then the last lines that match, which carry the verdicts, keep their tokens. Empty
+    where the two cannot be brought together: a position found elsewhere would be another token's.
     """
     joined = "".join(token.text for token in tokens)
     start = joined.rfind(text) if text else -1
@@ -140,8 +143,19 @@ def aligned(tokens: Sequence[TokenLogprobs], text: str) -> tuple[TokenLogprobs, 
     start = joined.rfind(last) if last else -1
     if start < 0 or joined[start + len(last) :].strip("\n\r ").count("\n"):
         return ()
-    before = TokenLogprobs(text[: text.rindex(last)], {})
-    return (before, *_cut(tokens, start, start + len(last)))
+    kept = _same_end(joined[:start], text[: text.rindex(last)])
+    before = TokenLogprobs(text[: text.rindex(last) - kept], {})
+    return (before, *_cut(tokens, start - kept, start + len(last)))
+
+
+def _same_end(a: str, b: str) -> int:
+    """Characters of the whole lines at the end of both texts that are equal; both end in a line break."""
+    kept = 0
+    for one, other in zip(reversed(a.splitlines(True)), reversed(b.splitlines(True)), strict=False):
+        if one != other or not one.endswith("\n"):
+            break
+        kept += len(one)
+    return kept
 
 
 def _cut(tokens: Sequence[TokenLogprobs], start: int, end: int) -> tuple[TokenLogprobs, ...]:

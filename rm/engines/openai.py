@@ -45,7 +45,7 @@ from axiomrm.rm.engines.http_replies import (
     completion_generation,
     completion_label,
 )
-from axiomrm.rm.engines.row_seeds import copies_before
+from axiomrm.rm.engines.row_seeds import copies_before, copy_seed
 from axiomrm.rm.labels import LabelTable
 
 _CHARACTERS = 4
@@ -134,7 +134,7 @@ class OpenAIEngine:
     def generate(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[Generation | Failed]:
         """One completion a prompt, in order; copies of a prompt get different seeds."""
         same = [json.dumps(p.ids or [dict(message) for message in p.messages]) for p in prompts]
-        seeds = [sampling.seed + copies for copies in copies_before(same)]
+        seeds = [copy_seed(sampling.seed, copies) for copies in copies_before(same)]
         return self._all([self._generation(p, sampling, s) for p, s in zip(prompts, seeds, strict=True)])
 
     def label_logprobs(

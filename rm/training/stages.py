@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from axiomrm.data.synthesis.examples import JudgeExample
 from axiomrm.data.trajectory import finite_json
 from axiomrm.errors import ConfigError
-from axiomrm.rm.card import CARD_FILE, JudgeCard, fitting_prompter, write_judge_card
+from axiomrm.rm.card import CARD_FILE, JudgeCard, fitting_prompter, judge_folder, write_judge_card
 from axiomrm.rm.engines.model_facts import weights_hash
 from axiomrm.rm.labels import LabelSet
 from axiomrm.rm.prompt import JudgePrompter
@@ -144,7 +144,7 @@ def _loaded(model: Any, tokenizer: Any) -> tuple[Any, Any, str | Path | None]:
     if not isinstance(model, str | Path):
         return model, tokenizer, None
     tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
-    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), tokenizer, model
+    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), tokenizer, judge_folder(model)
 
 
 def _rows(

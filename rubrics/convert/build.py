@@ -70,6 +70,16 @@ def slug(name: str) -> str:
     return out if out[0].isalpha() else f"r_{out}"
 
 
+def free_name(name: str, taken: set[str]) -> str:
+    """``name``, or with the first number from 2 that makes it free; it is taken then."""
+    own, number = name, 1
+    while own in taken:
+        number += 1
+        own = f"{name}_{number}"
+    taken.add(own)
+    return own
+
+
 def build(
     name: str,
     criteria: Sequence[Criterion],

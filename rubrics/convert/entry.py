@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
+from axiomrm.data.jsonl import unique_keys
 from axiomrm.errors import DataError
+from axiomrm.rubrics.convert.doubts import json_key_twice, yaml_doubt
 from axiomrm.rubrics.convert.loss import Loss, shown
 from axiomrm.rubrics.yaml_faults import yaml_fault
 
@@ -150,7 +152,7 @@ def load_yaml(text: str, file: str) -> Any:
     """YAML through the safe loader; aliases are refused, as they can blow up a small file.
 
     Raises:
-        DataError: no YAML, an alias, or more than 4 MiB.
+        DataError: no YAML, an alias, a key that stands twice, a number in base 8 or 60, or more than 4 MiB.
     """
     if len(text) > _YAML_MAX:
         raise DataError(f"{file}: {len(text)} characters of YAML, at most {_YAML_MAX} are read; write JSON")
@@ -161,6 +163,8 @@ def load_yaml(text: str, file: str) -> Any:
                 raise DataError(
                     f"{file}:{mark.line + 1}:{mark.column + 1}: aliases are not read; repeat the value"
                 )
+        if (doubt := yaml_doubt(text)) is not None:
+            raise DataError(f"{file}:{doubt.line}:{doubt.col}: {doubt.message}; {doubt.hint}")
         value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         json.dumps(value, ensure_ascii=False, default=str).encode()  # half an emoji cannot be written again
         return value
@@ -204,10 +208,16 @@ def rows(text: str, file: str) -> Iterator[tuple[str, Any]]:
 
 def _json(text: str, file: str, line: int) -> Any:
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=unique_keys)
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()  # half an emoji cannot be written again
         return value
+    except DataError as error:
+        key, offset = json_key_twice(text) or ("", 0)
+        raise DataError(
+            f"{file}:{line + text.count(chr(10), 0, offset)}: key {key!r} stands twice in one mapping; "
+            "keep one of the two"
+        ) from error
     except (ValueError, RecursionError) as error:
         at = line + getattr(error, "lineno", 1) - 1
         reason = getattr(error, "msg", "") or getattr(error, "reason", error)

@@ -36,6 +36,9 @@ class Plan:
     read: tuple[Path, ...] = ()
     """Files that it was made from, with what they import."""
 
+    def __post_init__(self) -> None:
+        assert len(dict(self.files)) == len(self.files), "two files of one path: one would be written over"
+
     def write(self) -> None:
         """Write every file, each whole or not at all."""
         for path, text in self.files:

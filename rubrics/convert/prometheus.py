@@ -8,7 +8,7 @@ Read: ``{criteria, score1_description …}``, the same under ``score_rubric`` (B
 from typing import Any
 
 from axiomrm.errors import DataError
-from axiomrm.rubrics.convert.build import Criterion, Imported, Level, anchors_of, build, slug
+from axiomrm.rubrics.convert.build import Criterion, Imported, Level, anchors_of, build, free_name, slug
 from axiomrm.rubrics.convert.entry import Entry, entry_of, rows
 from axiomrm.rubrics.convert.loss import Loss, LossReport
 from axiomrm.rubrics.convert.written import Read, Written, as_json
@@ -36,8 +36,7 @@ def read(text: str, file: str, name: str) -> Read:
         task = value["id"] if isinstance(value.get("id"), str) and value["id"] else ""
         criterion, context = _criterion(record, task)
         own = slug(task) if task else (name if len(records) == 1 else f"{name}_{number}")
-        own = own if own not in taken else f"{own}_{number}"
-        taken.add(own)
+        own = free_name(own, taken)
         out.append(Imported(build(own, [criterion]), task, context))
     if not out:
         raise DataError(f"{file}: no score rubric")

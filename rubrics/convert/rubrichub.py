@@ -5,16 +5,19 @@ may start with its tier ("Essential Criteria: …"). A record is such a list, or
 under ``rubrics``, ``rubric`` or ``reward_model.rubrics``. Each is written in its own form.
 
 A numeric weight is kept. Where it is missing, the tier decides by ``TIERS``, reported as inferred. A
-pitfall is a penalty whatever the sign of its weight; where it is worded as the fault's absence ("Does not
-…"), as RaR does, the wording becomes the ``inverse`` and the statement says that it is broken.
+pitfall that says what is done ("Blames dust.") is a penalty whatever the sign of its weight. One worded as a
+negation can name the fault, an omission ("Does not mention friction.", as RaR's own prompt has it), or its
+absence ("Does not insult."): no rule tells which, so words and sign stay as they are, which is RaR's formula
+(the sum of the weights of what is met), and the doubt is reported.
 """
 
 import json
 import re
 from typing import Any
 
+from axiomrm.data.jsonl import unique_keys
 from axiomrm.errors import DataError
-from axiomrm.rubrics.convert.build import Criterion, Imported, build, slug, usable_id
+from axiomrm.rubrics.convert.build import Criterion, Imported, build, free_name, slug, usable_id
 from axiomrm.rubrics.convert.entry import Entry, entries_of, entry_of, rows
 from axiomrm.rubrics.convert.loss import Loss, LossReport
 from axiomrm.rubrics.convert.points import read_points, write_points
@@ -34,7 +37,6 @@ _NEGATED = re.compile(
     r"(?:does not|do not|doesn't|don't|avoids?|never|must not|should not)\b",
     re.IGNORECASE,
 )
-BROKEN = "Breaks this rule: "
 _LISTS = ("rubrics", "rubric", "Rubrics", "rubric_list")
 _NAMES = ("id", "prompt_id", "question_id", "task_id")
 
@@ -55,8 +57,7 @@ def read(text: str, file: str, name: str) -> Read:
         if not criteria:
             raise DataError(f"{file}: {path or 'the file'}: no criterion with a weight other than 0")
         own = slug(task) if task else (name if len(records) == 1 else f"{name}_{number}")
-        own = own if own not in taken else f"{own}_{number}"
-        taken.add(own)
+        own = free_name(own, taken)
         out.append(Imported(build(own, criteria), task, context))
     return Read(tuple(out), LossReport(tuple(losses)))
 
@@ -93,7 +94,9 @@ def _criteria(
         inner, key = inner[_list_key(inner)], f"{key}/{_list_key(inner)}"
     if isinstance(inner, str):
         try:
-            inner = json.loads(inner)
+            inner = json.loads(inner, object_pairs_hook=unique_keys)
+        except DataError as error:
+            raise DataError(f"{file}: {f'{path}/{key}'.lstrip('/')}: {error}") from error
         except ValueError as error:
             raise entry.error(key, "a list of criteria") from error
     return task, entries_of(inner, file, f"{path}/{key}" if path else key, losses), context
@@ -111,17 +114,19 @@ def _criterion(entry: Entry) -> Criterion | None:
     title = entry.text("title", "")
     name = usable_id(title)
     tags = ((f"tier:{tier}",) if tier else ()) + ((f"title:{title}",) if title and not name else ())
-    weight = _weight(entry, tier)
+    negated = _NEGATED.match(statement) is not None
+    weight = _weight(entry, tier, negated)
     entry.drop_rest()
     if weight is None:
         return None
-    if weight[1] == "penalty" and _NEGATED.match(statement):
-        entry.lose("description", "inferred", "worded as the fault's absence: the penalty is for breaking it")
-        return Criterion(f"{BROKEN}{statement}", *weight, id=name, inverse=statement, tags=tags)
+    if negated and (weight[1] == "penalty" or tier == "pitfall"):
+        kept = "a fault" if weight[1] == "penalty" else "a merit"
+        detail = f"a negated pitfall: polarity ambiguous, not decided; what it says counts as {kept}"
+        entry.lose("description", "inferred", detail)
     return Criterion(statement, *weight, id=name, tags=tags)
 
 
-def _weight(entry: Entry, tier: str) -> tuple[float, Polarity] | None:
+def _weight(entry: Entry, tier: str, negated: bool) -> tuple[float, Polarity] | None:
     given = entry.data.get("weight")
     if isinstance(given, str) and given.strip().lower() in TIERS:
         tier = given.strip().lower()
@@ -136,9 +141,10 @@ def _weight(entry: Entry, tier: str) -> tuple[float, Polarity] | None:
     if value == 0:
         entry.lose("", "dropped", "weight 0: the criterion cannot move a score")
         return None
-    if tier == "pitfall" and value > 0:
+    turned = tier == "pitfall" and value > 0 and not negated
+    if turned:
         entry.lose("weight", "inferred", f"a pitfall of weight {value:g} is a penalty")
-    return abs(value), "penalty" if value < 0 or tier == "pitfall" else "reward"
+    return abs(value), "penalty" if value < 0 or turned else "reward"
 
 
 def write(rubric: Rubric) -> Written:
@@ -156,17 +162,15 @@ def write_rar(rubric: Rubric) -> Written:
 def _rar(theorem: Theorem) -> dict[str, Any]:
     named = dict(tag.split(":", 1) for tag in theorem.tags if ":" in tag)
     tier = named.get("tier", "")
-    if TIERS.get(tier, ("", ""))[1] != theorem.polarity:
+    negated = tier == "pitfall" and _NEGATED.match(theorem.statement)
+    if TIERS.get(tier, ("", ""))[1] != theorem.polarity and not negated:
         rewards = [
             name for name, (weight, side) in TIERS.items() if side == "reward" and weight <= theorem.weight
         ]
         tier = "pitfall" if theorem.polarity == "penalty" else next(iter(rewards), "optional")
-    text = theorem.statement
-    if theorem.polarity == "penalty" and text == BROKEN + theorem.inverse:
-        text = theorem.inverse
     title = named.get("title", theorem.id)
     return {
         "title": title,
-        "description": f"{tier.title()} Criteria: {text}",
+        "description": f"{tier.title()} Criteria: {theorem.statement}",
         "weight": signed_weight(theorem),
     }

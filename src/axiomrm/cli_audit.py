@@ -147,8 +147,7 @@ def lines(found: Audit) -> Iterator[str]:
     unit = "rollouts, pooled over tasks" if found.pooled else "groups whose outcome varies"
     yield f"does the reward predict success? disc {_interval(found.disc)} over {found.disc.n} {unit}"
     for name, item in list(found.items.items())[:SHOWN]:
-        share = "" if item.variance_share is None else f", {item.variance_share:.0%} of the reward's variance"
-        yield f"  {name}: disc {_interval(item.disc)}{share}"
+        yield f"  {name}: disc {_interval(item.disc)}{_share(item.variance_share)}"
     yield "reward and length: " + _numbers(found.correlations, "{:.2f}")
     yield "habits: " + _numbers(found.habits, "{:.0%}")
     if found.failures_among_best is not None:
@@ -179,9 +178,16 @@ def _missing(found: Audit) -> Iterator[str]:
         yield f"  {reason}: {count}"
 
 
+def _share(found: float | None) -> str:
+    # Adding 0 takes the sign off a share that rounds to nothing.
+    return "" if found is None else f", {round(found, 2) + 0.0:.0%} of the reward's variance"
+
+
 def _interval(found: Interval) -> str:
-    if found.value is None or found.low is None or found.high is None:
+    if found.value is None:
         return "unknown"
+    if found.low is None or found.high is None:
+        return f"{found.value:.2f} (no interval)"
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 

@@ -10,6 +10,7 @@ from axiomrm.cli_run import report_command
 from axiomrm.config import RunConfig, load_config
 from axiomrm.data.jsonl import Rejected, read_records
 from axiomrm.errors import ConfigError
+from axiomrm.policy_opt.rewards.users import named_subject
 from axiomrm.runlock import run_lock
 from axiomrm.runner import read_run
 from axiomrm.stage_files import TRANSCRIPTS, clean_partial, restamp
@@ -60,5 +61,5 @@ def _take_out(arm: Path, subject: str) -> None:
 def _profiles_with(config: RunConfig, subject: str) -> Iterator[Path]:
     for path in sorted(set(config.profile_paths().values())):
         rows = [item.value for item in read_records(path) if not isinstance(item, Rejected)]
-        if any(row.get("subject") == subject for row in rows):
+        if any(named_subject(row) == subject for row in rows):
             yield path

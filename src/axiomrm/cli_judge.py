@@ -60,9 +60,12 @@ class Loading:
 class How:
     """How it is asked; see "Modes" and "Sampling and gating" in docs/judge.md."""
 
-    mode: Annotated[JudgeMode, typer.Option(help="verdict alone, notes first, or notes where unsure")] = (
-        "direct"
-    )
+    mode: Annotated[
+        JudgeMode | None,
+        typer.Option(
+            help="verdict alone, notes first, or notes where unsure; default: the criterion's, or direct"
+        ),
+    ] = None
     gate: Annotated[
         float | None, typer.Option(min=0, help="gated mode: direct verdicts less confident get notes")
     ] = None
@@ -96,8 +99,9 @@ class How:
             BadParameter: a gate outside gated mode, or none in it.
         """
         if (self.mode == "gated") != (self.gate is not None):
+            mode = self.mode or "direct"
             raise typer.BadParameter(
-                f"mode {self.mode!r} with gate {self.gate}: --mode gated needs a gate, the others take none",
+                f"mode {mode!r} with gate {self.gate}: --mode gated needs a gate, the others take none",
                 param_hint="--gate",
             )
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "calibration"}

@@ -24,7 +24,7 @@ from axiomrm.rubrics.imports import library_names
 from axiomrm.rubrics.lint import lint_file, sarif
 from axiomrm.rubrics.lint_ids import RUBRIC_ID
 from axiomrm.rubrics.load import find
-from axiomrm.rubrics.lock import write_lock
+from axiomrm.rubrics.lock import unreadable_lock, write_lock
 from axiomrm.rubrics.show import show_text
 from axiomrm.rubrics.starter import starter
 
@@ -122,10 +122,10 @@ def _print(found: Sequence[Finding], sources: Mapping[str, str], form: str, file
         typer.echo("E150: word list only; classifiers come with the privacy extra", err=True)
 
 
-def _load(name: str, rubric_path: Sequence[Path] | None, option: str = "") -> Rubric:
+def _load(name: str, rubric_path: Sequence[Path] | None, option: str = "", *, locked: bool = True) -> Rubric:
     """A rubric without errors; otherwise its findings are printed and the exit code is 1."""
     try:
-        return Rubric.load(name, search=tuple(rubric_path or ()))
+        return Rubric.load(name, search=tuple(rubric_path or ()), locked=locked)
     except RubricError as error:
         if not error.findings:
             raise RubricError(f"{option}{error}") from error
@@ -216,18 +216,13 @@ def lock(
 ) -> None:
     """Write rubrics.lock beside the rubric: versions and hashes of its imports.
 
-    A lock that is out of date is written anew.
+    A lock that is out of date is brought up to date; entries of other rubrics in the folder stay.
     """
     path = find(rubric, rubric_path or ())
-    old = path.parent / "rubrics.lock"
-    kept = old.read_bytes() if old.is_file() else None
-    old.unlink(missing_ok=True)
-    try:
-        typer.echo(f"wrote {write_lock(_load(str(path), rubric_path))}")
-    except BaseException:
-        if kept is not None:
-            old.write_bytes(kept)
-        raise
+    loaded = _load(str(path), rubric_path, locked=False)
+    if problem := unreadable_lock(path.resolve().parent):
+        typer.echo(f"{problem}; it held nothing that could be kept", err=True)
+    typer.echo(f"wrote {write_lock(loaded)}")
 
 
 @app.command()

@@ -33,6 +33,9 @@ class Output:
     replace: Annotated[
         bool, typer.Option(help="replace scores of another input, rubric, judge or setting")
     ] = False
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="go on where the judge is away; its failures are final rows")
+    ] = False
 
 
 @grouped
@@ -47,11 +50,14 @@ def score(
 ) -> None:
     """Score each conversation with a rubric; without --model only its programmatic and constraint items.
 
-    A killed run goes on where it was when the same command is given again. Readings of a local model are kept
-    in the user's cache unless --cache says otherwise; those of a server only if it says so, because what
-    model stands behind a URL can change.
+    A killed run goes on where it was when the same command is given again, and so does one whose judge was
+    away. Readings of a local model are kept in the user's cache unless --cache says otherwise; those of a
+    server only if it says so, because what model stands behind a URL can change.
     """
-    refuse_idle(loading, given(ctx))
+    typed = given(ctx)
+    refuse_idle(loading, typed)
+    if loading.model is None and output.keep_going:
+        raise typer.BadParameter("needs --model: without a model no judge is away", param_hint="--keep-going")
     options = how.options
     if not logs.exists():
         raise DataError(f"{logs}: no such file")
@@ -63,10 +69,21 @@ def score(
     told = _teller()
     with as_typed():
         summary = score_file(
-            logs, loaded, judge, target, limit=output.limit, replace=output.replace, told=told
+            logs,
+            loaded,
+            judge,
+            target,
+            limit=output.limit,
+            replace=output.replace,
+            keep_going=output.keep_going,
+            told=told,
         )
     for line in report(summary, target, judge):
         typer.echo(line)
+    _exit_if_poor(summary, logs)
+
+
+def _exit_if_poor(summary: Summary, logs: Path) -> None:
     if summary.rejected and not summary.scored:
         raise DataError(_why_none(logs, summary))
     if summary.failure_share > FAILURE_LIMIT:

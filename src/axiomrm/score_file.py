@@ -2,34 +2,34 @@
 
 While it runs, ``OUT.partial`` grows (see ``score_partial``). At the end rows and rejected records are written
 atomically from it. A partial file of another rubric, judge or setting is refused, and so is an output of
-another rubric, judge or calibrator: neither is mixed or replaced.
+another rubric, judge or calibrator: neither is mixed or replaced. A run whose judge is away stops before its
+failures are kept (see ``score_outage``).
 """
 
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from axiomrm.data.jsonl import Rejected, refuse_other_forms
-from axiomrm.data.openai_chat import to_messages, to_trajectory
 from axiomrm.data.reading import stream_records
-from axiomrm.data.trajectory import Message, Trajectory, canonical_json
+from axiomrm.data.trajectory import canonical_json
 from axiomrm.data.verdict import Failed
 from axiomrm.data.writing import atomic_file, check_output, check_rejected, write_jsonl
-from axiomrm.errors import ConfigError, DataError
+from axiomrm.errors import ConfigError, DataError, JudgeError
 from axiomrm.rm.judgement import Judgement, ScoreRow
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import Rubric
+from axiomrm.score_outage import reason, unfinished
 from axiomrm.score_partial import Partial
+from axiomrm.score_records import Candidates, candidates
 from axiomrm.score_summary import INPUT_KINDS, Summary, items_for_a_model
 
 BATCH = 8
 """Records judged together, and at most lost by a kill."""
-Side = Literal["a", "b"] | None
-Candidates = list[tuple[Side, Trajectory]]
 
 
 class Progress(NamedTuple):
@@ -85,11 +85,13 @@ def score_file(
     *,
     limit: int | None = None,
     replace: bool = False,
+    keep_going: bool = False,
     told: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Score a file into ``target``; rejected records go to ``*.rejected.jsonl`` beside it.
 
-    A run that was stopped, even by ``kill -9``, goes on when it is started again with the same arguments.
+    A run that was stopped, even by ``kill -9``, goes on when it is started again with the same arguments, and
+    judges again what its judge was away for.
 
     Args:
         logs: chat logs, ``traj`` records or pair records.
@@ -98,9 +100,11 @@ def score_file(
         target: the output; appears whole or not at all.
         limit: read at most so many records.
         replace: whether scores of another input, rubric, judge or setting in ``target`` may go.
+        keep_going: do not stop where the judge is away; its failures are final rows.
         told: called after each batch.
 
     Raises:
+        JudgeError: the engine left a whole batch unanswered; what was judged before is kept.
         DataError: there is no such file, it is no JSONL file, or nothing in it could be read.
         ConfigError: ``target`` or its partial file belongs to other input, rubric, judge or settings.
     """
@@ -109,34 +113,46 @@ def score_file(
     found = _looked_at(job.logs)
     if not replace:
         _check_existing(job, job.run(found.sha256))
-    return _run(job, found, told)
+    watched = judge.engine is not None and not keep_going
+    return _run(job, found, items_for_a_model(rubric) if watched else frozenset(), told)
 
 
-def _run(job: _Job, found: _Input, told: Callable[[Progress], None] | None) -> Summary:
+def _run(
+    job: _Job, found: _Input, watched: frozenset[str], told: Callable[[Progress], None] | None
+) -> Summary:
     start, before, bad = time.monotonic(), dict(job.judge.usage), list[Rejected]()
     total = found.lines if None in (job.limit, found.lines) else min(job.limit or 0, found.lines or 0)
     summary = Summary(frozenset() if job.judge.engine else items_for_a_model(job.rubric))
     partial_path = job.target.with_name(job.target.name + ".partial")
-    with Partial(partial_path, job.identity(found.sha256), BATCH) as partial:
+    with Partial(partial_path, job.identity(found.sha256), BATCH, unfinished) as partial:
         for output in (job.target, rejected_path(job.target)):
             for left in job.target.parent.glob(f".{output.name}.*.tmp"):
                 left.unlink(missing_ok=True)  # of a run that was killed while it wrote the output
-        done = summary.resumed = partial.records
+        again, last_line = frozenset(partial.again), partial.last_line
+        done = summary.resumed = partial.records - len(again)
         records = islice(stream_records(job.logs, candidates, bad), job.limit)
-        fresh = ((line, held) for line, held in records if line > partial.last_line)
-        while group := list(islice(fresh, BATCH)):
+        todo = ((line, held) for line, held in records if line in again or line > last_line)
+        while group := list(islice(todo, BATCH)):
             entries = _entries(group, job)
+            if lost := reason(entries, watched):
+                raise JudgeError(f"{job.logs}: {lost}; {_kept(partial)}")
             partial.append(entries)
             done += len(group)
             summary.judged += sum(len(entry["rows"]) + len(entry["rejected"]) for entry in entries)
             if told is not None:
                 seconds = time.monotonic() - start
-                told(Progress(summary.judged, done + len(bad), partial.records, total, seconds))
+                told(Progress(summary.judged, done + len(bad), summary.resumed, total, seconds))
         summary.rejected = [item._asdict() for item in bad]
         _publish(partial, job, summary, job.run(found.sha256))
     summary.usage = {name: count - before.get(name, 0) for name, count in job.judge.usage.items()}
     summary.seconds = time.monotonic() - start
     return summary
+
+
+def _kept(partial: Partial) -> str:
+    kept = f"{partial.records} records are kept in {partial.path}: the same command goes on from there"
+    what = kept if partial.records else "no record is kept yet: give the same command again"
+    return f"{what} when the judge is back, or with keep_going=True (--keep-going), which keeps such failures"
 
 
 def _looked_at(logs: Path) -> _Input:
@@ -202,30 +218,6 @@ def _check_existing(job: _Job, run: str) -> None:
 
 def _named(what: str, digest: str) -> str:
     return f"{what} {digest[:12]}" if digest else f"no {what}"
-
-
-def candidates(record: Mapping[str, Any]) -> Candidates:
-    """The conversations in one record: one of a chat log or ``traj`` record, two of a pair record.
-
-    Raises:
-        DataError: neither form.
-    """
-    if "messages" in record:
-        return [(None, to_trajectory(record))]
-    if record.get("kind") == "traj":
-        shown = {k: v for k, v in record.items() if k in ("id", "task", "outcome", "metadata", "tools")}
-        return [(None, to_trajectory({**shown, "messages": record.get("context")}))]
-    if not all(isinstance(record.get(side), str) for side in ("a", "b")) or "context" not in record:
-        raise DataError(
-            "expected a chat log ('messages'), a trajectory (kind 'traj' with 'context') or a pair "
-            f"('context', 'a', 'b'), found keys {sorted(record)[:12]}"
-        )
-    context, name = to_messages(record["context"], "context"), str(record.get("id", ""))
-    sides: tuple[Literal["a", "b"], ...] = ("a", "b")
-    return [
-        (side, Trajectory(messages=(*context, Message(role="assistant", content=record[side])), id=name))
-        for side in sides
-    ]
 
 
 def rejected_path(target: Path) -> Path:

@@ -2,12 +2,14 @@
 
 First a line with what the run is of, then one line a record. Records are judged in groups, and only whole
 groups survive a kill: a resumed run then forms the same groups as an uninterrupted one, hence the same bytes.
+A group with a record that is worth another try is judged again as a whole when the run goes on; its new
+entries stand behind the others, and the last one of a record counts.
 """
 
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,19 +21,31 @@ VERSION = "axiomrm/score-partial-1"
 class Partial:
     """``OUT.partial``, owned by one process for the length of a ``with`` block."""
 
-    def __init__(self, path: Path, identity: Mapping[str, Any], group: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        identity: Mapping[str, Any],
+        group: int,
+        unfinished: Callable[[Mapping[str, Any]], bool] = lambda entry: False,
+    ) -> None:
         """Nothing is opened yet.
 
         Args:
             path: the file.
             identity: what must be equal for a run to go on.
             group: records of a group.
+            unfinished: whether an entry is worth another try.
         """
         self.path, self._identity, self._group = path, {"schema": VERSION, **identity}, group
+        self._unfinished = unfinished
         self.records = 0
-        """Records that stand in the file when it is entered."""
+        """Different records that stand in the file."""
         self.last_line = 0
         """Line of the last one of them in the input; 0: there is none."""
+        self.again: set[int] = set()
+        """Lines of the groups to judge again."""
+        self._newest: dict[int, int] = {}
+        """Line of a record that was judged again to the place of its last entry."""
         self._handle: IO[bytes]
         self._grown = False
 
@@ -61,18 +75,29 @@ class Partial:
 
     def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Add the entries of one group and see them onto the disk."""
-        text = "".join(json.dumps(dict(entry), ensure_ascii=False) + "\n" for entry in entries)
-        self._handle.write(text.encode())
+        group = list(entries)
+        lines = [(json.dumps(dict(entry), ensure_ascii=False) + "\n").encode() for entry in group]
+        end = self._handle.seek(0, os.SEEK_END)
+        self._handle.write(b"".join(lines))
         self._handle.flush()
         os.fsync(self._handle.fileno())
         self._grown = True
+        self._take(group, [end + sum(map(len, lines[:i])) for i in range(len(lines))])
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Everything that was added, by this run and those before it."""
-        with self.path.open("rb") as handle:
+        """The last entry of each record, by this run and those before it, in the order of the input."""
+        with self.path.open("rb") as handle, self.path.open("rb") as newest:
             next(handle)
-            for line in handle:
-                yield json.loads(line)
+            line = 0
+            for text in handle:
+                entry = json.loads(text)
+                if entry["line"] <= line:
+                    continue  # a later one, which was read at its record's place
+                line = entry["line"]
+                if line in self._newest:
+                    newest.seek(self._newest[line])
+                    entry = json.loads(newest.readline())
+                yield entry
 
     def remove(self) -> None:
         """The run is complete, or there was nothing to do."""
@@ -99,17 +124,26 @@ class Partial:
             self._handle.flush()
             return
         self._check(header)
-        end, count, line = self._handle.tell(), 0, b""
-        kept = end
+        end = kept = self._handle.tell()
+        group, places = list[dict[str, Any]](), list[int]()
         for line in self._handle:
             if not line.endswith(b"\n"):
                 break
-            end, count = end + len(line), count + 1
-            if count % self._group == 0:
-                kept, self.records = end, count
-                self.last_line = int(json.loads(line)["line"])
+            group, places, end = [*group, json.loads(line)], [*places, end], end + len(line)
+            if len(group) == self._group:
+                self._take(group, places)
+                kept, group, places = end, [], []
         self._handle.truncate(kept)
         self._grown = self.records > 0
+
+    def _take(self, group: Sequence[Mapping[str, Any]], places: Sequence[int]) -> None:
+        lines = [int(entry["line"]) for entry in group]
+        self._newest |= {line: at for line, at in zip(lines, places, strict=True) if line <= self.last_line}
+        new = [line for line in lines if line > self.last_line]
+        self.records, self.last_line = self.records + len(new), max([self.last_line, *new])
+        self.again -= set(lines)
+        if any(map(self._unfinished, group)):
+            self.again |= set(lines)
 
     def _check(self, header: bytes) -> None:
         try:

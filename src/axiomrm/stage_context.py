@@ -78,7 +78,8 @@ class StageContext:
         """The rows so far, those of interrupted attempts included."""
         if not self.metrics_path.exists():
             return []
-        return [json.loads(line) for line in self.metrics_path.read_text(encoding="utf-8").splitlines()]
+        with self.metrics_path.open(encoding="utf-8") as handle:  # str.splitlines cuts at U+2028 and U+0085
+            return [json.loads(line) for line in handle]
 
     def rewind_metrics(self, keep: Callable[[dict[str, Any]], bool]) -> None:
         """Drop rows that will be logged again, e.g. those after the checkpoint a stage resumes from."""

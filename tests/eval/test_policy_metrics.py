@@ -64,12 +64,60 @@ def test_a_gain_of_everything_keeps_an_interval() -> None:
     assert found.low == pytest.approx(1 - math.sqrt(2) * (1 - 20 / (20 + 1.959964**2)), abs=1e-5)
 
 
+def wilson_low(n: int, z: float = 1.959964) -> float:
+    """Of ``n`` successes in ``n``."""
+    return n / (n + z * z)
+
+
+def test_a_gain_of_everything_takes_confidence_and_threshold() -> None:
+    a, b = {f"t{i}": (0.6,) for i in range(20)}, {f"t{i}": (0.4,) for i in range(20)}
+    for confidence, z in ((0.5, 0.67449), (0.95, 1.959964), (0.99, 2.575829)):
+        found = success_gain([a], [b], threshold=0.5, confidence=confidence)
+        assert (found.value, found.confidence) == (1.0, confidence)
+        assert found.low == pytest.approx(1 - math.sqrt(2) * (1 - wilson_low(20, z)), abs=1e-5)
+
+
+def test_a_gain_without_spread_stands_on_the_tasks_that_both_have() -> None:
+    a = {f"t{i}": (1.0,) for i in range(200)} | {"u": (1.0,)}
+    b = {f"t{i}": (1.0,) for i in range(198, 398)} | {"u": (None,)}
+    found = success_gain([a], [b])
+    reach = 1 - wilson_low(2)  # two tasks, of which both solve 2
+    assert (found.value, found.n) == (0.0, 2)
+    assert (found.low, found.high) == pytest.approx((-reach, reach), abs=1e-5)
+
+
+def test_one_policy_that_stands_for_all_seeds_counts_once() -> None:
+    a, b = {f"t{i}": (1.0,) for i in range(5)}, {f"t{i}": (0.0,) for i in range(5)}
+    found = success_gain([a] * 3, [b])
+    assert found.value == 1.0
+    expected = 1 - math.hypot(1 - wilson_low(15), 1 - wilson_low(5))
+    assert found.low == pytest.approx(expected, abs=1e-5)
+
+
+def test_equal_rates_of_all_tasks_have_the_interval_of_their_rollouts() -> None:
+    half = success_by_task([{f"t{i}": (1.0, 0.0) for i in range(5)}])
+    assert half == success([1.0, 0.0] * 5)
+    assert half.value == 0.5 and half.low is not None and half.low < 0.3
+    assert success_by_task([{"t": (1.0, 0.0)}]).low is None, "one task has no interval over tasks"
+
+
 def test_pass_hat_k_by_hand() -> None:
     # task a: 3 of 4 succeed, C(3,2)/C(4,2) = 3/6; task b: all; task c: one known outcome, missing for k = 2
     outcomes: Outcomes = {"a": [1.0, 1.0, 1.0, 0.0], "b": [1.0, 1.0], "c": [1.0, None]}
     found = pass_hat_k(outcomes, 2)
     assert found.value == pytest.approx((0.5 + 1.0) / 2) and found.missing == 1
     assert pass_hat_k(outcomes, 1).value == pytest.approx((0.75 + 1 + 1) / 3)
+
+
+def test_pass_hat_k_of_all_or_none_has_the_wilson_interval_of_its_tasks() -> None:
+    every = pass_hat_k({f"t{i}": [1.0, 1.0] for i in range(3)} | {"u": [1.0]}, 2)
+    assert (every.value, every.high, every.n, every.missing) == (1.0, 1.0, 3, 1)
+    assert every.low == pytest.approx(wilson_low(3), abs=1e-5) and every.method == "wilson"
+    none = pass_hat_k({f"t{i}": [0.0, 0.0] for i in range(3)}, 2)
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert none.high == pytest.approx(1 - wilson_low(3), abs=1e-5)
+    one = pass_hat_k({"t": [1.0, 1.0]}, 2)
+    assert (one.value, one.low, one.high) == (1.0, None, None), "an interval needs two tasks"
 
 
 def test_no_opportunity_is_left_out_of_a_behavioural_mean() -> None:
@@ -82,6 +130,15 @@ def test_probability_of_improvement_by_hand() -> None:
     # pairs of (2, 3) against (1, 2): 2>1, 2=2, 3>1, 3>2
     assert probability_of_improvement([2.0, 3.0], [1.0, 2.0]).value == pytest.approx(3.5 / 4)
     assert probability_of_improvement([NAN], [1.0]).value is None
+
+
+def test_a_run_that_always_wins_has_the_wilson_interval_of_the_fewer_runs() -> None:
+    found = probability_of_improvement([3.0, 4.0, 5.0, 6.0], [1.0, 2.0, NAN, 2.5])
+    assert (found.value, found.high, found.n, found.missing) == (1.0, 1.0, 7, 1)
+    assert found.low == pytest.approx(wilson_low(3), abs=1e-5) and found.method == "wilson"
+    wide = probability_of_improvement([3.0, 4.0], [1.0, 2.0], confidence=0.99)
+    assert wide.low == pytest.approx(wilson_low(2, 2.575829), abs=1e-5)
+    assert probability_of_improvement([3.0], [1.0, 2.0]).low is None
 
 
 def curve(*values: float | None, step: int = 64) -> list[Point]:

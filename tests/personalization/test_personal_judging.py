@@ -1,4 +1,5 @@
 import random
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from axiomrm.errors import DataError
 from axiomrm.personalization.examples import OracleLabel, personal_examples
 from axiomrm.personalization.judging import Learned, PersonalScorer, Unit, UserRubrics
 from axiomrm.personalization.learn import evaluate_personal, learn_weights
-from axiomrm.personalization.profile import profile_of
+from axiomrm.personalization.profile import PURPOSES, Purpose, profile_of
 from axiomrm.personalization.simulate import SimulatedUser, UserPair
 from axiomrm.rubrics.rubric import Rubric
 
@@ -19,8 +20,11 @@ NAMED = "Is the user's name used?"
 SWAP = {"u1": "u2", "u2": "u1"}
 
 
-def _user(name: str, **slots: Any) -> SimulatedUser:
-    return SimulatedUser(name, profile_of(name, {f"stated.{k}": v for k, v in slots.items()}), {}, 0.0, 1.0)
+def _user(
+    name: str, purposes: tuple[Purpose, ...] = (*PURPOSES, "rm_training"), **slots: Any
+) -> SimulatedUser:
+    profile = profile_of(name, {f"stated.{k}": v for k, v in slots.items()}, purposes=purposes)
+    return SimulatedUser(name, profile, {}, 0.0, 1.0)
 
 
 def _dialogue(name: str, turns: int = 2) -> Trajectory:
@@ -161,3 +165,28 @@ def test_training_rows_are_balanced_and_only_of_what_profiles_ask() -> None:
     assert all(int(r.trajectory.id[1:]) % 10 for r in rows)  # ambiguous ones make no row
     again = personal_examples(recordings, USERS, random.Random(0), rubric=DESK, label_of=_label, per_label=25)
     assert [(r.ask, r.trajectory.id) for r in rows] == [(r.ask, r.trajectory.id) for r in again]
+
+
+def test_only_what_may_be_judged_is_asked_and_only_what_may_train_makes_rows() -> None:
+    users = [
+        _user("u1", PURPOSES, tone="casual"),
+        _user("u2", ("criteria_generation",), tone="formal"),
+        _user("u3", tone="formal"),
+    ]
+    rubrics = UserRubrics(DESK, users)
+    asked = {u.id: [c.ask for c in rubrics.compiled(u.id, TALKS["a"]).criteria] for u in users}
+    assert asked == {"u1": [CASUAL], "u2": [], "u3": [FORMAL]}
+    recordings = [_dialogue(f"d{i}", 1) for i in range(20)]
+    rows = personal_examples(recordings, users, random.Random(0), rubric=DESK, label_of=_label)
+    assert {r.ask for r in rows} == {FORMAL}
+
+
+def test_a_value_that_has_ended_asks_nothing() -> None:
+    began = datetime(2026, 3, 1, tzinfo=UTC)
+    profile = profile_of("u1", {}).with_value("stated.tone", "casual", created_at=began)  # lives 365 days
+    users = [SimulatedUser("u1", profile, {}, 0.0, 1.0)]
+    for days, asked in ((364, [CASUAL]), (365, [])):
+        rubrics = UserRubrics(DESK, users, now=began + timedelta(days=days)).with_learned({})
+        assert [c.ask for c in rubrics.compiled("u1", TALKS["a"]).criteria] == asked
+    with pytest.raises(DataError, match="no time zone"):
+        UserRubrics(DESK, users, now=datetime(2026, 3, 1))

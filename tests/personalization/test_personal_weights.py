@@ -46,6 +46,8 @@ def test_an_event_counts_half_after_each_half_life() -> None:
         event_evidence([_event(-1)], NOW)
     with pytest.raises(ConfigError, match="half_life"):
         event_evidence([], NOW, 0)
+    with pytest.raises(DataError, match="has no time zone"):
+        event_evidence([_event(0)], NOW.replace(tzinfo=None))
 
 
 def test_one_update_by_hand() -> None:

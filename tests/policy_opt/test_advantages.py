@@ -11,8 +11,10 @@ from axiomrm.policy_opt.advantages import (
     leave_one_out,
     mix,
     per_owner_std,
+    scaled,
     shrink,
     spearman,
+    zero_share,
 )
 from axiomrm.policy_opt.algorithms.grpo import grpo_advantages
 
@@ -89,6 +91,25 @@ def test_equal_float32_rewards_stay_without_signal_under_batch_scaling() -> None
 def test_the_scale_weighs_trajectories_not_steps() -> None:
     # one long trajectory of zeros and one single step of 1: mean 1/2, deviation 1/2
     assert per_owner_std([0.0, 0.0, 0.0, 0.0, 1.0], ["a", "a", "a", "a", "b"]) == pytest.approx(0.5)
+
+
+def test_a_scale_needs_two_trajectories() -> None:
+    assert np.isnan(per_owner_std([0.0, 1.0, 0.5], ["a", "a", "a"]))
+    assert np.isnan(per_owner_std([0.0, 1.0, NAN], ["a", "a", "b"]))
+    assert per_owner_std([0.0, 1.0, NAN], ["a", "b", "b"]) == 0.5
+
+
+def test_a_scale_is_floored_and_an_unknown_one_is_the_declared_range() -> None:
+    assert scaled(0.3, 0.6, 2.0) == 0.5
+    assert scaled(0.3, 0.01, 2.0) == pytest.approx(3.0)  # the floor is 0.1
+    assert scaled(0.3, NAN, 2.0) == 0.15
+    # alone, against the running statistic of 0.5, on a range of 2
+    assert group_advantages([1.0], ["g"], b_ema=0.5, scale="batch", reward_range=2.0).tolist() == [0.25]
+
+
+def test_an_advantage_that_is_only_rounding_is_zero_and_a_missing_one_is_neither() -> None:
+    assert zero_share([0.0, -1.4e-13, 9e-7, 1.1e-6, NAN]) == 0.75
+    assert np.isnan(zero_share([NAN])) and np.isnan(zero_share([]))
 
 
 def test_mixing_leaves_a_missing_term_out() -> None:

@@ -12,7 +12,7 @@ from axiomrm.data.writing import write_trajectories
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.association import correlation, partial_correlation
 from axiomrm.policy_opt.audit.rollouts import audit
-from axiomrm.policy_opt.monitoring.observe import variance_shares
+from axiomrm.policy_opt.criterion_shares import criterion_shares
 from axiomrm.policy_opt.monitoring.spot_checks import pick
 from axiomrm.policy_opt.rewards.base import TurnScores
 
@@ -176,8 +176,10 @@ def test_partial_correlation_takes_the_outcome_out() -> None:
 
 def test_shares_of_variance_add_up_by_hand() -> None:
     rows = [{"a": 0.0, "b": 0.0}, {"a": 2.0, "b": 0.0}, {"a": 0.0, "b": 1.0}, {"a": 2.0, "b": 1.0}]
-    assert variance_shares(rows) == pytest.approx({"a": 0.8, "b": 0.2})  # variances 1 and 0.25, independent
-    assert variance_shares([{"a": 1.0}, {"a": 2.0}, {"a": 3.0}]) == {}
+    assert criterion_shares([1.0] * 4, rows) == pytest.approx(
+        {"a": 0.8, "b": 0.2}
+    )  # variances 1 and 0.25, independent
+    assert criterion_shares([1.0] * 3, [{"a": 1.0}, {"a": 2.0}, {"a": 3.0}]) == {}
 
 
 # --- the command --------------------------------------------------------------------------------------------

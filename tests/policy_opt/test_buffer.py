@@ -8,6 +8,7 @@ import pytest
 from axiomrm.errors import DataError
 from axiomrm.policy_opt.records import StepRecord, StepReturns, Target, TrajectoryRecord, from_json, to_json
 from axiomrm.policy_opt.replay.buffer import ReplayBuffer
+from axiomrm.policy_opt.replay.rescue import SuccessStore
 
 NAN = float("nan")
 
@@ -114,11 +115,47 @@ def test_consent_withdrawn_means_the_records_are_gone() -> None:
     assert [r.traj_id for r in buffer.records] == ["b", "c"]
 
 
+def test_a_numeric_token_of_an_older_checkpoint_is_found() -> None:
+    rows = [record("a", subject=12345678), record("b", task_id="other")]
+    buffer, successes = filled(*rows), SuccessStore(capacity=2)
+    successes.add(rows)
+    assert buffer.forget("None") == successes.forget("None") == 0  # who has no token is nobody's
+    assert buffer.forget("12345678") == successes.forget("12345678") == 1
+
+
 def test_priority_by_hand() -> None:
     buffer = filled(record("a", rewards=[0.99, -0.99], version=3))
     buffer.success = {"task": 0.5}
     # 1^0.6 * exp(-2/2) * (4 * 0.25 + 0.1)
     assert buffer.priority(buffer.records[0], by_reward, 5) == pytest.approx(np.exp(-1) * 1.1)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "q"),
+    [
+        ((1.0, 0.0), 0.8),  # 0.8 * 1 + 0.2 * 0
+        ((1.0, -1.0), 0.8),
+        ((10.0, 0.0), 0.8),
+        ((0.0, 10.0), 0.2),
+        ((0.5, 0.9, 0.9), 0.0),  # partial credit is no success
+        ((0.5, 1 - 1e-12), 0.2),  # a sum of parts that rounds
+        ((1.0, NAN), 1.0),
+    ],
+)
+def test_q_is_the_share_of_successes_on_any_scale_of_outcomes(outcomes: Sequence[float], q: float) -> None:
+    rows = [record(str(i), outcome=x, rewards=[0.99]) for i, x in enumerate(outcomes)]
+    buffer = filled(*rows)
+    assert buffer.success["task"] == pytest.approx(q, abs=1e-12)
+    assert buffer.priority(rows[0], by_reward, 0) == pytest.approx(4 * q * (1 - q) + 0.1)  # 1^0.6 * exp(0)
+
+
+def test_rates_that_an_older_checkpoint_took_from_another_scale_are_clipped() -> None:
+    state = filled(record("a", rewards=[0.99])).state_dict()
+    state["success"] = {"task": 7.4, "low": -0.6, "fine": 0.25}
+    buffer = ReplayBuffer()
+    buffer.load_state_dict(state)
+    assert buffer.success == {"task": 1.0, "low": 0.0, "fine": 0.25}
+    assert buffer.priority(buffer.records[0], by_reward, 0) == pytest.approx(0.1)
 
 
 def test_a_draw_covers_each_stratum_and_repeats_with_its_seed() -> None:

@@ -1,6 +1,8 @@
 """What may lie in a training folder, and who may work there."""
 
+import json
 import logging
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,31 @@ def test_lost_metrics_and_other_tasks_are_warned_of(
         assert [row["iteration"] for row in again.run()] == [2]
     assert "holds 0 of the 2 iterations that the checkpoint has seen" in caplog.text
     assert "the tasks are not those of the run so far" in caplog.text
+
+
+SPLITTER = "a\u2028b\x85c"
+"""Line ends to str.splitlines, not to JSON."""
+
+
+def test_a_run_whose_metrics_have_line_ends_in_their_names_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"iteration": i, SPLITTER: None if i else 0.5} for i in range(3)]
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    path.write_text("".join(lines) + '{"iteration": 3, "ü', encoding="utf-8")
+    path.write_bytes(path.read_bytes()[:-1])  # a kill within a character, of an iteration that will run again
+    kept = checkpoint.kept_rows(path, 2)
+    assert kept[0] == {"iteration": 0, SPLITTER: 0.5}
+    assert kept[1]["iteration"] == 1 and math.isnan(kept[1][SPLITTER])
+    assert path.read_text(encoding="utf-8") == "".join(lines[:2])
+
+
+def test_metrics_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"iteration": 0}\n{"iterat\n{"iteration": 2}\n')
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl:2: not a row of metrics"):
+        checkpoint.kept_rows(path, 3)
+    assert path.read_bytes() == before
 
 
 def test_the_hash_of_tasks_sees_their_order_and_content() -> None:

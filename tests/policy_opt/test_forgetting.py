@@ -12,7 +12,7 @@ import pytest
 from axiomrm.cli import main
 from axiomrm.config import RunConfig
 from axiomrm.data.trajectory import Task
-from axiomrm.errors import ConfigError
+from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
 from axiomrm.policy_opt.forgetting import forget_subject
 from axiomrm.policy_opt.monitoring.kept_rollouts import write_rollouts
@@ -151,16 +151,62 @@ def test_forget_says_where_there_is_nothing_to_forget(
     assert "no policy was trained here yet" in capsys.readouterr().err
 
 
-def test_a_row_that_a_kill_cut_goes_where_it_names_the_subject(toy: Any, tmp_path: Path) -> None:
+ROW = json.dumps(
+    {"messages": [{"content": "Grüße"}], "task": {"features": {"subject": "user-0000"}}}
+).encode()
+SAID = json.dumps({"messages": [{"content": "Grüße"}]}, ensure_ascii=False).encode()
+CUTS = {
+    "before the token": SAID[:20],
+    "within a character": SAID[: SAID.index("ü".encode()) + 1],
+    "after the token": ROW[:-2],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("token", "whole_rows"), [("user-0000", 1), ("user-0001", 0)])
+def test_the_row_that_a_kill_cut_goes_whoever_it_is_of(
+    tmp_path: Path, cut: str, token: str, whole_rows: int
+) -> None:
+    """The dialogue stands first in a row, so a piece of it may not say whose it is."""
+    file = tmp_path / "rejected.jsonl"
+    file.write_bytes(b'{"task": null}\n' + ROW + b"\n" + CUTS[cut])
+    assert forget_subject(tmp_path, token, [tmp_path / "none.jsonl"]) == (0, whole_rows + 1)
+    assert file.read_bytes() == b'{"task": null}\n' + (b"" if whole_rows else ROW + b"\n")
+    assert forget_subject(tmp_path, token) == (0, 0)
+
+
+def test_a_last_row_without_its_line_end_that_is_whole_stays(tmp_path: Path) -> None:
+    (tmp_path / "rejected.jsonl").write_bytes(ROW)
+    assert forget_subject(tmp_path, "user-0001") == (0, 0)
+    assert (tmp_path / "rejected.jsonl").read_bytes() == ROW
+
+
+def test_a_row_in_another_encoding_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "rejected.jsonl"
+    rows = b'{"task": null}\n' + SAID.decode().encode("latin-1") + b"\n" + ROW + b"\n"
+    file.write_bytes(rows)
+    with pytest.raises(DataError, match=r"rejected\.jsonl:2: not UTF-8"):
+        forget_subject(tmp_path, "user-0000")
+    assert file.read_bytes() == rows
+
+
+def test_a_token_that_is_a_number_in_the_tasks_goes_too(toy: Any, tmp_path: Path) -> None:
+    kept = tmp_path / "rollouts.jsonl"
     options = PolicyConfig(
-        iterations=1, tasks_per_iteration=1, group_size=2, rollout=RolloutConfig(max_turn_tokens=4)
-    )
-    toy.trainer(tmp_path, options).run()
-    file = tmp_path / "mine.jsonl"
-    file.write_text('{"task": null}\n{"task": {"features": {"subject": "user-0000"')
-    assert forget_subject(tmp_path, "user-0001", [file]) == (0, 0)
-    assert forget_subject(tmp_path, "user-0000", [file, tmp_path / "none.jsonl"]) == (0, 1)
-    assert file.read_text() == '{"task": null}\n'
+        iterations=1, tasks_per_iteration=4, group_size=2, rollout=RolloutConfig(max_turn_tokens=4),
+        algorithm=ProcessReplayConfig(reuse=1),
+    )  # fmt: skip
+    toy.trainer(
+        tmp_path / "run",
+        options,
+        tasks=[t.model_copy(update={"features": {"subject": 12345678}}) for t in toy.tasks(4, 3, 3)],
+        on_iteration=lambda iteration, _, episodes: write_rollouts(kept, iteration, episodes),
+    ).run()
+    (state,) = tmp_path.glob("run/checkpoint-*/state.json")
+    assert '"subject": "12345678"' in state.read_text() and '"subject": 12345678' in kept.read_text()
+    gone = forget_subject(tmp_path / "run", "12345678", [kept])
+    assert gone.stored > 0 and gone.transcripts == 8
+    assert "12345678" not in state.read_text() + kept.read_text()
 
 
 def test_what_killed_trainers_left_behind_goes_too(run: tuple[RunConfig, Path]) -> None:

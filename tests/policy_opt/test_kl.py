@@ -75,6 +75,14 @@ def test_the_controller_moves_two_percent_at_most_and_stays_in_its_bounds() -> N
     assert controller.beta == 1.0 and controller.at_clamp == 1
 
 
+def test_a_coefficient_of_zero_means_no_kl_term_and_stays_zero() -> None:
+    controller = KLController(beta=0.0, target_nats_per_token=0.1)
+    for _ in range(20):
+        controller.update(10.0)
+    assert controller.beta == 0.0 and controller.at_clamp == 0
+    assert controller.error == 0.2, "KL itself is still measured"
+
+
 def test_the_controller_survives_a_checkpoint() -> None:
     one, two = KLController(), KLController()
     one.update(0.3)

@@ -169,7 +169,11 @@ def test_a_checkpoint_of_before_the_held_out_alarm_can_be_read() -> None:
     monitors.load_state_dict(
         {"history": [{"judge": 0.5, "group_std": float("nan")}], "low": -1.0, "total": 2.0}
     )
-    assert monitors.divergence.total == 2.0 and monitors.history == [{"judge": 0.5}] and not monitors.gamed
+    assert (
+        monitors.divergence.test("judge").total == 2.0
+        and monitors.history == [{"judge": 0.5}]
+        and not monitors.gamed
+    )
 
 
 def test_held_out_criteria_are_asked_about_a_small_repeatable_sample() -> None:

@@ -71,7 +71,7 @@ def test_only_alarms_that_the_judge_is_gamed_count_and_the_first_of_them() -> No
     assert verdicts.first_alarm(row("unguarded", 1, collapse=2)) is None
 
 
-def test_an_arm_that_only_fails_to_learn_loses_points_and_a_late_alarm_gets_no_credit() -> None:
+def test_an_arm_that_only_fails_to_learn_loses_against_the_honest_one_and_is_kept_down() -> None:
     arms = {
         "honest": row("honest", 1, 0.24, 0.3, 0.4, 0.5),
         "unguarded": row("unguarded", 1, 0.24, 0.24, 0.24, 0.24, divergence=4),
@@ -79,8 +79,19 @@ def test_an_arm_that_only_fails_to_learn_loses_points_and_a_late_alarm_gets_no_c
     }
     found = verdicts.of_seed(arms)
     # leads 0, .06, .16: mean .11 of the evaluations at 2 and 4, and 4 shows it
-    assert (found["ten_points_lost_at"], found["evaluation_before"], found["in_time"]) == (4, 2, False)
+    led = found["against_honest"]
+    assert (led["ten_points_lost_at"], led["evaluation_before"], led["in_time"]) == (4, 2, False)
+    assert found["ten_points_lost_at"] is None and found["in_time"] is None and found["kept_down"]
     assert found["final"] == pytest.approx({"honest": 0.45, "unguarded": 0.24, "guarded": 0.35})
+    silent = arms | {"unguarded": row("unguarded", 1, 0.24, 0.24, 0.24, 0.24)}
+    assert not verdicts.of_seed(silent)["kept_down"]
+
+
+def test_a_fall_is_from_the_best_two_evaluations_in_a_row_before() -> None:
+    found = verdicts.falls(row("unguarded", 1, 0.2, 0.5, 0.4, 0.6, None, 0.3))
+    # best pairs: .35 before the third; .45 before the fourth; .5 (of .4 and .6) before the last
+    assert found == pytest.approx({4: 0.35 - 0.4, 6: 0.45 - 0.6, 10: 0.5 - 0.3})
+    assert verdicts.falls(row("unguarded", 1, 0.2, 0.5)) == {}
 
 
 def test_the_ratio_is_of_sums_and_its_interval_draws_seeds_as_pairs() -> None:
@@ -125,8 +136,18 @@ def test_a_seed_that_never_lost_ten_points_is_apart_and_not_in_time() -> None:
     told = found["verdicts"]["alarm_in_time"]
     assert (told["value"], told["of"], told["never_lost"], told["met"]) == (3, 5, [4, 5], False)
     assert found["by_seed"][4]["in_time"] is None and told["too_late_or_silent"] == []
+    assert not found["by_seed"][4]["kept_down"]  # five points below the honest one
     # (3 * .25 + 2 * .45) / 2.5
     assert found["verdicts"]["unguarded_of_honest"]["value"] == pytest.approx(0.66)
+
+
+def test_a_run_that_never_rose_counts_where_the_alarm_came() -> None:
+    rows = five([3, 4, 4, 1, 8], [True] * 3 + [False] * 2)
+    for gone in rows[10], rows[13]:  # unguarded, seeds 4 and 5
+        gone["curve"] = row("unguarded", 0, *[0.3] * 5)["curve"]
+    told = verdicts.summary(rows)["verdicts"]["alarm_in_time"]
+    assert (told["value"], told["kept_down"], told["never_lost"], told["met"]) == (5, [4, 5], [], True)
+    assert told["against_honest"] == [1, 2, 3]  # 4 and 5 lag behind from the first evaluation on
 
 
 def test_verdicts_that_are_missed_are_said_to_be() -> None:
@@ -171,6 +192,7 @@ def test_a_run_is_another_one_as_soon_as_a_setting_or_the_start_differs(tmp_path
     changed = [
         ("start", "other"), ("lr", 1e-3), ("noise", 0.2), ("iterations", 3), ("tasks", 2), ("group", 3),
         ("horizon", 3), ("train_tasks", 3), ("eval_every", 2), ("eval_episodes", 3), ("max_turn_tokens", 7),
+        ("warmup", 3),
         ("algorithm", study.algorithm.model_copy(update={"beta": 0.7})),
     ]  # fmt: skip
     others = [study.model_copy(update={k: v}).run("unguarded", 0.5, 1) for k, v in changed]
@@ -180,8 +202,8 @@ def test_a_run_is_another_one_as_soon_as_a_setting_or_the_start_differs(tmp_path
         study.run("unguarded", 0.6, 1),
         study.run("unguarded", 0.5, 2),
     ]
-    assert len({first.digest, *(o.digest for o in others)}) == 17
-    assert len({first.folder, *(o.folder for o in others)}) == 17
+    assert len({first.digest, *(o.digest for o in others)}) == 18
+    assert len({first.folder, *(o.folder for o in others)}) == 18
     assert study.run("honest", 0.5, 1).digest == study.run("honest", 0.9, 1).digest
     assert [study.run("honest", 0.5, seed).split for seed in (101, 1)] == ["dev", "heldout"]
 
@@ -285,7 +307,7 @@ def test_arguments_that_cannot_be_are_refused(
 def test_the_defaults_are_those_of_the_study() -> None:
     found = program.study_of(program.arguments([]))
     told = (found.tasks, found.group, found.iterations, found.eval_every, found.eval_episodes, found.horizon)
-    assert told == (4, 8, 24, 2, 96, 8)
+    assert told == (4, 8, 24, 2, 256, 8)
 
 
 @pytest.mark.slow
@@ -305,7 +327,7 @@ def test_a_tiny_study_runs_to_its_result_and_is_not_run_again(tmp_path: Path) ->
     program.main(command)
     found = json.loads((tmp_path / "result.json").read_text())
     assert found["summary"]["seeds"] == [1] and len(found["rows"]) == 3
-    assert found["summary"]["by_seed"]["1"]["lead"]["0"] == 0.0
+    assert found["summary"]["by_seed"]["1"]["against_honest"]["points"]["0"] == 0.0
     gamed = next(r for r in found["rows"] if r["arm"] == "unguarded")
     assert (gamed["filler_pay"], len(gamed["judge"]), gamed["run"]["judge"]["filler_pay"]) == (0.5, 2, 0.5)
     assert [p["iteration"] for p in gamed["curve"]] == [0, 1, 2]

@@ -230,6 +230,31 @@ def test_best_of_k_keeps_the_best_breaks_ties_by_judge_and_drops_copies() -> Non
     assert [r.traj_id for r in select_best(rows, keep=3, threshold=1.0)] == ["b", "ff"]
 
 
+def test_best_of_k_keeps_a_sum_that_rounds_as_a_success() -> None:
+    rows = [record("a", sum([0.1] * 10), [0.1]), record("bb", 1.0 - 1e-8, [0.9], group="h")]
+    assert rows[0].outcome < 1.0
+    assert [r.traj_id for r in select_best(rows, keep=1, threshold=1.0)] == ["a"]
+
+
+def test_one_trajectory_an_iteration_never_learns_a_scale_and_is_not_clipped() -> None:
+    algorithm = plain(beta=0.0, scale="batch")
+    algorithm.ingest([record("a", 1.0, [NAN, NAN])], 0)
+    one = record("b", 0.4, [NAN, NAN], group="h", version=1)
+    algorithm.ingest([one], 1)
+    assert math.isnan(algorithm.statistics.sigma("outcome"))
+    # the baseline is the first outcome; no scale is known, so the declared range of 1 stands
+    assert algorithm.advantage(one, one.steps[0], algorithm.snapshot) == pytest.approx(0.4 - 1.0)
+
+
+def test_an_iteration_with_a_single_outcome_leaves_the_scale_alone() -> None:
+    algorithm = plain(beta=0.0, scale="batch")
+    algorithm.ingest([record("a", 1.0, [NAN, NAN]), record("bb", 0.0, [NAN])], 0)
+    assert algorithm.statistics.sigma("outcome") == 1.0  # +-1 against each other
+    rows = [record(f"c{i}", 0.7 if i == 0 else NAN, [NAN, NAN], group="h", version=1) for i in range(3)]
+    algorithm.ingest(rows, 1)
+    assert algorithm.statistics.sigma("outcome") == 1.0
+
+
 def test_state_survives_a_round_trip() -> None:
     one = plain(kappa=2.0, scale="batch")
     batches(one, 0)

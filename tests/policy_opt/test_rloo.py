@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from axiomrm.policy_opt.algorithms.grpo import GRPO
 from axiomrm.policy_opt.algorithms.rloo import RLOO, kl_of_sequence, sequence_surrogate
-from axiomrm.policy_opt.config import RLOOConfig
+from axiomrm.policy_opt.config import GRPOConfig, RLOOConfig
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 
 NAN = float("nan")
@@ -57,3 +58,12 @@ def test_the_ratio_is_that_of_the_sequence_and_its_clip_by_hand() -> None:
     loss = sequence_surrogate(new, old, advantage, row, clip=0.2)
     # row 0: ratio exp(0.2) = 1.2214 is clipped to 1.2; row 1: exp(-0.4) = 0.67, clipped to 0.8, times -2
     torch.testing.assert_close(loss, torch.tensor([-0.6, -0.6, 0.8, 0.8]))
+
+
+def test_equal_returns_that_only_round_are_advantages_of_zero() -> None:
+    # the mean of three (GRPO) or of seven (RLOO) times 0.7 is not 0.7 to the last bit
+    for algorithm, n in ((GRPO(GRPOConfig()), 3), (RLOO(RLOOConfig()), 8)):
+        rows = [record(f"t{i}", 0.7) for i in range(n)]
+        found = algorithm.ingest([*rows, record("none", NAN)], 0)
+        assert found["advantage/zero_share"] == 1.0
+        assert found["advantage/missing_share"] == pytest.approx(1 / (n + 1))

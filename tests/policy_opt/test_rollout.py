@@ -182,3 +182,48 @@ def test_ids_and_logprobs_that_do_not_belong_together_are_refused(toy: Any, bad:
     record.steps[0].behaviour_logprobs = np.asarray(bad, dtype=np.float32)
     with pytest.raises(ValueError, match=r"2 ids, \d log-probs|not finite"):
         check_tokens(record)
+
+
+class Nears(NoVerifier):
+    """Tells how far the task is: 0, then a quarter more a turn; over after ``turns``."""
+
+    turns = 2
+
+    def __init__(self) -> None:
+        self.turn = 0
+
+    def reset(self, *, seed: Any = None, task: Any = None) -> Any:
+        return super().reset()[0], {"progress": 0.0}
+
+    def step(self, action: Action) -> Any:
+        self.turn += 1
+        told = {"progress": self.turn / 4}
+        return super().step(action)[0], None, self.turn == self.turns, False, told
+
+
+def progress_of(episode: Any) -> list[float]:
+    return [*(s.progress for s in episode.record.steps), episode.record.final_progress]
+
+
+def test_the_progress_after_the_last_turn_is_kept(toy: Any) -> None:
+    done = [e for e in roll(toy, env=Nears) if e.record.ending == "done"]
+    assert done and all(progress_of(e) == [0.0, 0.25, 0.5] for e in done)
+    limit = RolloutLimits(max_turns=1, max_turn_tokens=4)
+    cut = [e for e in roll(toy, env=Nears, limits=limit) if e.record.ending == "turn_limit"]
+    assert cut and all(progress_of(e) == [0.0, 0.25] for e in cut)
+
+
+def test_a_turn_that_the_environment_never_saw_leads_to_an_unknown_state(toy: Any) -> None:
+    limits = RolloutLimits(max_turn_tokens=1)
+    (episode,) = roll(toy, env=Nears, model=toy.model(seed=5), limits=limits, n=1)[:1]
+    assert episode.record.ending == "token_limit" and math.isnan(episode.record.final_progress)
+
+
+class Crashes(Nears):
+    def close(self) -> None:
+        raise RuntimeError("gone")
+
+
+def test_of_an_episode_that_failed_no_progress_is_kept(toy: Any) -> None:
+    for episode in roll(toy, env=Crashes, n=1):
+        assert episode.record.ending == "env_error" and math.isnan(episode.record.final_progress)

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from axiomrm.policy_opt.algorithms.presets import PRESETS
-from axiomrm.policy_opt.config import BestOfKConfig, GRPOConfig, PolicyConfig, RolloutConfig
+from axiomrm.policy_opt.config import (
+    BestOfKConfig,
+    GRPOConfig,
+    PolicyConfig,
+    ProcessReplayConfig,
+    RolloutConfig,
+)
 
 
 def config(**options: Any) -> PolicyConfig:
@@ -96,3 +102,24 @@ def test_verified_rollouts_that_a_source_of_wholes_leaves_out_are_counted(
     trainer.env_factory = lambda: toy.env(3, dense=False)
     trainer.run()
     assert any("of 4 episodes with an outcome 3 get no reward of the whole" in t for t in caplog.messages)
+
+
+def test_progress_alone_is_something_to_learn_from(
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nears(env: Any) -> Any:
+        step = without_outcome(env).step
+
+        def told(action: Any) -> Any:
+            observation, _, *ends, info = step(action)
+            return observation, None, *ends, info | {"progress": env.right / 3}
+
+        env.step = told
+        return env
+
+    delta = ProcessReplayConfig(local_return="delta", gamma=1.0)
+    trainer = toy.trainer(tmp_path, config(algorithm=delta, iterations=1, group_size=8))
+    trainer.env_factory = lambda: nears(toy.env(3))
+    (row,) = trainer.run()
+    assert row["policy/updates"] > 0
+    assert not [text for text in caplog.messages if "nothing can be learnt" in text]

@@ -1,16 +1,20 @@
 """A judge or a caller in Python that hands over the wrong thing is told place, what was found, what was expected."""
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from axiomrm.data.trajectory import Message, Task, Trajectory
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.policy_opt.config import PolicyConfig, ProcessReplayConfig, RolloutConfig
+from axiomrm.policy_opt.monitoring.kept_rollouts import write_rollouts
 from axiomrm.policy_opt.rewards.answers import ask
 from axiomrm.policy_opt.rewards.base import TurnScores
 from axiomrm.policy_opt.rewards.heldout import HeldOutCriteria
@@ -36,6 +40,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "turn": ([spoilt(turns=[0.5, None])], "turns[1]: found None (NoneType), expected a finite number, or NaN"),
     "turn text": ([spoilt(turns=["0.5", 1.0])], "turns[0]: found '0.5' (str)"),
     "turn infinite": ([spoilt(turns=[0.5, -math.inf])], "turns[1]: found -inf (float)"),
+    "turn infinite in half precision": ([spoilt(turns=[0.5, np.float16("inf")])], "turns[1]: found np.float16(inf)"),
     "turn huge": ([spoilt(turns=[0.5, -1.1e9])], "turns[1]: found -1100000000.0 (float), expected a finite number, or NaN for"),
     "turn beyond floats": ([spoilt(turns=[0.5, 10**400])], "at most 1e+09 in size"),
     "whole infinite": ([spoilt(trajectory=math.inf)], "trajectory 'a': trajectory: found inf (float), expected"),
@@ -64,6 +69,27 @@ def talk() -> Trajectory:
 def test_a_right_answer_passes_with_its_missing_numbers() -> None:
     assert ask(lambda _: [RIGHT], [talk()], [2]) == [RIGHT]
     assert ask(lambda _: [], []) == []
+
+
+NUMPY = spoilt(
+    turns=(np.float32(0.5), 1),
+    trajectory=np.float16(0.25),
+    coverage=[np.int64(1), np.float32("nan")],
+    parts=[MappingProxyType({"a": np.float32(0.5)}), {}],
+    mixed=np.bool_(True),
+)
+
+
+def test_numbers_of_numpy_come_out_as_pythons() -> None:
+    (found,) = ask(lambda _: [NUMPY], [talk()], [2])
+    told = [found.turns, found.trajectory, found.coverage, found.parts, found.mixed]
+    assert json.dumps(told) == '[[0.5, 1.0], 0.25, [1.0, NaN], [{"a": 0.5}, {}], true]'
+
+
+def test_the_weights_of_a_mix_may_be_of_numpy() -> None:
+    mix = Composite({"steps": lambda _: [RIGHT]}, {"steps": np.float32(0.5)})  # type: ignore[dict-item]  # NumPy
+    assert mix([talk()])[0].parts[0] == {"steps": 0.25}
+    assert repr(mix([talk()])) == repr(Composite(mix.parts, {"steps": 0.5})([talk()]))  # NaN is not itself
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -100,6 +126,43 @@ def test_a_trainer_stops_with_the_judges_fault(toy: Any, tmp_path: Path, judge: 
         toy.trainer(tmp_path / "a", config(), turn_judge=judge).run()
     with pytest.raises(DataError, match=r"^held-out judge.*found .*None.*expected"):
         toy.trainer(tmp_path / "b", config(), heldout=HeldOutCriteria(judge)).run()
+
+
+@pytest.mark.parametrize("score", [None, "0.5", math.inf], ids=repr)
+def test_a_held_out_score_that_is_no_number_is_named(toy: Any, tmp_path: Path, score: Any) -> None:
+    with pytest.raises(DataError, match=r"^held-out criteria, iteration 0: found .* a finite number"):
+        toy.trainer(tmp_path, config(), heldout=lambda *_: score).run()
+
+
+def test_a_run_with_numbers_of_numpy_is_that_with_pythons(toy: Any, tmp_path: Path) -> None:
+    def run(name: str, kind: Callable[[float], Any]) -> list[dict[str, float]]:
+        def judge(trajectories: Any) -> list[TurnScores]:
+            return [
+                replace(
+                    s,
+                    turns=[kind(v) for v in s.turns],
+                    trajectory=kind(0.5),
+                    coverage=[kind(1.0) for _ in s.turns],
+                    parts=[{"copied": kind(v)} for v in s.turns],
+                )
+                for s in toy.judge(trajectories)
+            ]
+
+        trainer = toy.trainer(
+            tmp_path / name,
+            config(algorithm=ProcessReplayConfig(reuse=1)),
+            turn_judge=judge,
+            heldout=lambda *_: kind(0.5),
+            on_iteration=lambda i, _, episodes: write_rollouts(tmp_path / f"{name}.jsonl", i, episodes),
+        )
+        trainer.env_factory = lambda: toy.env(3, dense=False)
+        rows: list[dict[str, float]] = trainer.run()
+        return [{key: v for key, v in row.items() if not key.startswith("time/")} for row in rows]
+
+    assert repr(run("numpy", np.float32)) == repr(run("python", float))
+    assert (tmp_path / "numpy.jsonl").read_bytes() == (tmp_path / "python.jsonl").read_bytes()
+    states = [(tmp_path / name / "checkpoint-1" / "state.json").read_text() for name in ("numpy", "python")]
+    assert json.loads(states[0])["monitors"] == json.loads(states[1])["monitors"]
 
 
 def test_a_changed_judge_is_looked_at_when_it_is_asked_again(toy: Any, tmp_path: Path) -> None:

@@ -114,6 +114,20 @@ def verdict(label: str, logprobs: bool = True, model: str = "m", **p: float) -> 
     return answer
 
 
+def completing(tokenizer: Any) -> Answer:
+    """Completions of token ids, as vLLM's: labels in falling order, whatever the prompt."""
+
+    def answer(body: Body) -> Reply:
+        text = tokenizer.decode(body["prompt"]) if body.get("echo") else ""
+        choice: Body = {"text": text, "finish_reason": "stop", "token_ids": [9]}
+        if "logprobs" in body:
+            top = {f"token_id:{i}": -0.5 - 2 * n for n, i in enumerate(body["logprob_token_ids"])}
+            choice["logprobs"] = {"tokens": [next(iter(top))], "top_logprobs": [top]}
+        return 200, {}, {"choices": [choice], "model": "m"}
+
+    return answer
+
+
 def status(code: int, reply: Any = b"", **headers: str) -> Answer:
     return lambda _: (code, {k.replace("_", "-"): v for k, v in headers.items()}, reply)
 

@@ -29,6 +29,7 @@ from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rm.templating import FOLDER
 from axiomrm.rubrics import Rubric
 from axiomrm.score_file import Progress, score_file
+from axiomrm.score_records import candidates
 from axiomrm.score_summary import NOT_ASKED, Summary
 
 SCHEMA = Path(__file__).parents[2] / "rm" / "schema" / "score-1.json"
@@ -51,6 +52,21 @@ LOG: dict[str, Any] = {
     "id": "one",
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}],
 }
+FEATURES = """
+schema: atr/1
+rubric: {id: vip, version: 1.0.0}
+features:
+  vip: {type: bool}
+axioms:
+  - {id: ax.help, statement: The user came with a purpose., type: premise}
+theorems:
+  - id: th.vip
+    derived_from: [ax.help]
+    derivation: courtesy
+    statement: Greets.
+    applies_when: vip
+    judge: {kind: programmatic, fn: contains, args: {strings: [Hello]}}
+"""
 PAIR: dict[str, Any] = {
     "id": "p1",
     "kind": "pair",
@@ -100,6 +116,51 @@ def test_logs_pairs_and_trajectories_are_scored_and_bad_lines_rejected(folder: P
     assert "messages" in rejected[1]["reason"]
     assert "rejected: 2" in result.output
     assert "4 conversations of 3 records" in result.output
+
+
+def test_both_sides_of_a_pair_have_its_task(folder: Path) -> None:
+    (folder / "vip.yaml").write_text(FEATURES)
+    task = {"features": {"vip": True}, "reference": "Hello."}
+    write(
+        folder / "pairs.jsonl", {**PAIR, "task": task, "b": "Yes."}, PAIR, {**PAIR, "task": {"features": 3}}
+    )
+    result = run("pairs.jsonl", "--rubric", "vip.yaml")
+    assert result.exit_code == 0, result.output
+    found = rows(folder / "pairs.vip.scored.jsonl")
+    assert [(r["line"], r["side"], r["judgement"]["reward"]) for r in found] == [(1, "a", 1.0), (1, "b", 0.0)]
+    second, third = (
+        rows(folder / "pairs.vip.rejected.jsonl")[0],
+        rows(folder / "pairs.vip.rejected.jsonl")[-1],
+    )
+    assert "vip" in second["reason"] and third["reason"].startswith("task: features")
+    shared = {
+        "task": task,
+        "task_id": 7,
+        "group_id": "g",
+        "tools": [{"type": "function"}],
+        "metadata": {"k": 1},
+    }
+    for side, made in candidates({**PAIR, **shared}):
+        assert (made.id, made.task_id, made.group_id) == ("p1", "7", "g")
+        assert made.task.reference == "Hello." and made.tools == ({"type": "function"},)
+        assert made.metadata == {"k": 1} and [m.content for m in made.messages] == ["hi", PAIR[side or ""]]
+    ((_, talk),) = candidates({**TRAJ, "task_id": "t", "group_id": "g"})
+    assert (talk.task_id, talk.group_id) == ("t", "g")
+
+
+def test_a_pair_without_an_id_is_named_by_its_line(folder: Path) -> None:
+    write(
+        folder / "pairs.jsonl",
+        {**PAIR, "id": None},
+        {**PAIR, "id": ""},
+        {**PAIR, "id": 7},
+        {**PAIR, "id": []},
+    )
+    assert run("pairs.jsonl", "--rubric", "brief.yaml").exit_code == 0
+    named = [r["id"] for r in rows(folder / "pairs.brief.scored.jsonl")]
+    assert named == [name for name in ("pairs.jsonl:1", "pairs.jsonl:2", "7") for _ in "ab"]
+    (rejected,) = rows(folder / "pairs.brief.rejected.jsonl")
+    assert rejected["reason"].startswith("id: expected text")
 
 
 def test_rows_follow_the_published_schema(folder: Path) -> None:
@@ -318,7 +379,8 @@ def test_a_failing_judge_exits_1_and_no_failure_is_a_number(
 ) -> None:
     monkeypatch.setattr("axiomrm.cli_score.judge_for", lambda *_: RewardModel(Down(), JudgePrompter(None)))
     write(folder / "logs.jsonl", LOG)
-    result = run("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False), "--model", "http://x/v1")
+    words = ("logs.jsonl", "--rubric", llm_rubric(folder, programmatic=False), "--model", "http://x/v1")
+    result = run(*words, "--keep-going")
     assert result.exit_code == 1
     (row,) = rows(folder / "logs.llm.scored.jsonl")
     assert row["judgement"]["reward"] is None

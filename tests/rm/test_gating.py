@@ -1,15 +1,16 @@
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.data.verdict import CannotAssess, Failed, Scored, Verdict
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rm import Criterion, RewardModel, VerdictRequest
-from axiomrm.rm.gating import ALWAYS, GatePair, choose_gate, gated, verdict_confidence
+from axiomrm.rm.gating import ALWAYS, GatePair, between, choose_gate, gated, verdict_confidence
 
 slow_machines = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -130,14 +131,27 @@ def test_the_cheapest_gate_worked_by_hand() -> None:
         (0.75, 1.0),
         (1.0, 0.75),
     ]
-    assert [p.gate for p in found.points] == pytest.approx([0, 0.4, 0.6, 0.8, ALWAYS])
-    assert found.always.agreement == 0.75 and found.chosen.gate == pytest.approx(0.4)
+    assert [p.gate for p in found.points] == [0, 0.3, 0.5, 0.7, ALWAYS]  # near the middle, one digit
+    assert found.always.agreement == 0.75 and found.chosen.gate == 0.3
     assert choose_gate(PAIRS, max_loss=0.25).chosen.gate == 0
     with pytest.raises(DataError, match="no labelled items"):
         choose_gate([])
 
 
-probabilities = st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9])
+@given(st.floats(0, 1), st.floats(0, 1))
+@example(0.99998, 0.9999800001)
+@example(0.0, 5e-324)
+@example(0.1, math.nextafter(0.1, 1))
+def test_a_gate_between_two_confidences_parts_them_in_few_digits(one: float, other: float) -> None:
+    below, above = sorted((one, other))
+    assume(below < above)
+    gate = between(below, above)
+    assert below < gate <= above and float(repr(gate)) == gate
+    if above - below > 1e-3:
+        assert len(repr(gate)) <= len("0.1234")
+
+
+probabilities = st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9, 0.99998, 0.999981, 1 - 1e-7])
 
 
 @slow_machines

@@ -162,6 +162,13 @@ def test_tokens_are_aligned_with_the_text_or_dropped() -> None:
     assert shown(found) == ["notes: café\n", "verdict[gamu]=", "N"]
     reading = reading_at_label(found, BINARY, "gamu")
     assert isinstance(reading, LabelReading) and reading.logprobs == {"N": -0.1}
+    joint = tokens(
+        "caf", "\ufffd", "\ufffd", "\nquote none", "\n", "v[g.1]=", "Y", "\n", "v[g.2]=", "N", "</s>"
+    )
+    lines = aligned(joint, "café\nquote none\nv[g.1]=Y\nv[g.2]=N\n")  # all whole lines after the broken one
+    assert shown(lines) == ["café\n", "quote none", "\n", "v[g.1]=", "Y", "\n", "v[g.2]=", "N"]
+    other = tokens("\ufffd", "x\n", "v[g.1]=", "Y", "\n", "v[g.2]=", "N")  # the line before is not the text's
+    assert shown(aligned(other, "éy\nv[g.1]=N\nv[g.2]=N")) == ["éy\nv[g.1]=N\n", "v[g.2]=", "N"]
     assert aligned(answer, "something else") == () == aligned(answer, "")
     assert aligned(tokens("verdict[gamu]=", "Y", "\nno\n", "more"), "x\nverdict[gamu]=Y") == ()
 
@@ -217,11 +224,43 @@ def test_completions_are_read_by_token_id() -> None:
         assert isinstance(gone, Failed) and gone.kind == "no_logprobs"
 
 
-def test_the_model_of_an_answer_may_be_dated_but_no_other() -> None:
-    for answered in ("gpt-9", "gpt-9-2026-01-01", "openai/gpt-9"):
-        assert same_model("gpt-9", answered)
-    assert same_model("openai/gpt-9", "gpt-9-2026-01-01")
-    assert not same_model("gpt-9", "gpt-90") and not same_model("gpt-9", "")
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("gpt-9", "gpt-9"),
+        ("gpt-9", "gpt-9-2026-01-01"),
+        ("gpt-9", "gpt-9-20260101"),
+        ("gpt-9", "gpt-9-0613"),
+        ("gpt-9", "gpt-9-002"),
+        ("gpt-9", "openai/gpt-9"),
+        ("openai/gpt-9", "gpt-9-2026-01-01"),
+        ("a/b/judge", "judge"),
+    ],
+)
+def test_the_model_of_an_answer_may_be_dated_and_may_lack_its_owner(asked: str, answered: str) -> None:
+    assert same_model(asked, answered)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("gpt-9", "gpt-90"),
+        ("gpt-9", ""),
+        ("", "gpt-9"),
+        ("", "-002"),
+        ("gpt-9o", "gpt-9o-mini"),
+        ("gpt-9", "gpt-9-turbo-0613"),
+        ("gpt-9", "gpt-9-mini-2026-01-01"),
+        ("lab/judge-8b", "lab/judge-8b-base"),
+        ("lab/judge", "lab/judge-70"),
+        ("lab/judge", "other/judge"),
+        ("lab/judge", "other/judge-002"),
+        ("gpt-9-0613", "gpt-9"),
+        ("gpt-9-0613", "gpt-9-0125"),
+    ],
+)
+def test_another_model_or_owner_counts_for_nothing(asked: str, answered: str) -> None:
+    assert not same_model(asked, answered)
 
 
 def test_the_preferred_endpoint_gives_way_when_it_is_clearly_busier() -> None:

@@ -43,6 +43,18 @@ def test_a_plain_chat_is_asked_for_its_verdict_line(http: Any, server: Any) -> N
     assert judge.usage["requests"] == 1  # the probe is not counted
 
 
+def test_the_list_is_read_for_the_very_model_and_no_relative_of_it(http: Any, server: Any) -> None:
+    server.answers = [http.verdict("Y", **LIKELY)]
+    entries = [{"id": "m-0613", "max_model_len": 500}, {"id": "m-base", "max_model_len": 600}]
+    for listed, expected in (([*entries, {"id": "m", "max_model_len": 900}], 900), (entries, 500)):
+        server.models = (200, {}, {"data": listed})
+        engine = RewardModel.connect(server.url, model="m", **quick()).engine
+        assert isinstance(engine, OpenAIEngine) and engine.facts.max_tokens == expected
+    server.models = (200, {}, {"data": [{"id": "m-mini"}, {"id": "lab/m-base"}]})
+    with pytest.raises(ConfigError, match="no model 'm' there; it serves 'm-mini', 'lab/m-base'"):
+        RewardModel.connect(server.url, model="m", **quick())
+
+
 class Continuing:
     """A chat server that goes on where an assistant message ends, as vLLM does."""
 

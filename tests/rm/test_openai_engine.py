@@ -88,6 +88,21 @@ def test_missing_logprobs_are_an_explicit_failure_and_sampling_must_be_asked_for
     assert (sampled.value, sampled.readout, sampled.captured_mass) == (1.0, "sampled", None)
 
 
+@pytest.mark.parametrize("bare", [{"logprobs": False}, {"Y": 0.9}])  # none; one alternative
+def test_one_sample_without_logprobs_leaves_the_others_alone(
+    http: Any, server: Any, bare: dict[str, Any]
+) -> None:
+    good = http.verdict("Y", Y=0.9, N=0.09)
+    server.answers = [good, http.verdict("Y", **bare), good]
+    how = Asking(mode="critique", min_mass=0.8)
+    asked = VerdictRequest(DIALOGUE, Criterion("c", "Is it polite?"), votes=5)
+    (found,) = ask(engine(server, concurrency=1), PROMPTER, [asked], how)
+    assert isinstance(found, Scored)
+    assert (found.n, found.flags) == (4, ("failed_readings", "mass_bound"))
+    # X is not listed: at most .01 and counted as .005, and the value is without it
+    assert found.value == pytest.approx(0.9 / 0.99)
+
+
 def test_retries_follow_the_server_and_end_in_a_verdict(http: Any, server: Any) -> None:
     good = http.verdict("N", Y=0.1, N=0.89)
     bad = [http.status(429, Retry_After="0.2"), http.status(500), http.status(http.CUT), http.status(503)]
@@ -419,7 +434,15 @@ def test_a_forked_child_has_connections_of_its_own(http: Any, server: Any) -> No
 def test_copies_of_a_prompt_get_seeds_of_their_own(http: Any, server: Any) -> None:
     server.answers = [http.verdict("Y", Y=0.9, N=0.1)]
     engine(server, concurrency=1).generate([prompt(), prompt("Is it?"), prompt()], Sampling(seed=7))
-    assert [body["seed"] for body in server.requests] == [7, 7, 8]
+    first, other, second = [body["seed"] for body in server.requests]
+    assert (first, other) == (7, 7) and second != 7
+
+
+def test_runs_with_neighbouring_seeds_share_no_sample(http: Any, server: Any) -> None:
+    server.answers = [http.verdict("Y", Y=0.9, N=0.1)]
+    for seed in (0, 1, 2):
+        engine(server).generate([prompt()] * 5, Sampling(seed=seed))
+    assert len({body["seed"] for body in server.requests}) == 15
 
 
 def test_half_a_surrogate_pair_stops_nobody(http: Any, server: Any) -> None:

@@ -11,7 +11,8 @@ from axiomrm.data.verdict import Failed
 from axiomrm.errors import DataError
 from axiomrm.rm import RewardModel
 from axiomrm.rubrics import Rubric
-from axiomrm.score_file import candidates, score_file
+from axiomrm.score_file import score_file
+from axiomrm.score_records import candidates
 
 ROOT = Path(__file__).parents[2]
 MODEL = Path(os.environ.get("AXIOMRM_SMOLLM2", ROOT / ".cache" / "smollm2-135m"))

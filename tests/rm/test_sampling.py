@@ -173,7 +173,13 @@ def test_a_direct_reading_is_taken_once_whatever_the_number_of_samples(judge: Re
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"n_samples": 0}, "n_samples 0"), ({"stop": "soon"}, "stop 'soon'"), ({"samples": 2}, "'samples'")],
+    [
+        ({"n_samples": 0}, "n_samples 0"),
+        ({"n_samples": 2.5}, "n_samples 2.5"),
+        ({"n_samples": True}, "n_samples True"),
+        ({"stop": "soon"}, "stop 'soon'"),
+        ({"samples": 2}, "'samples'"),
+    ],
 )
 def test_settings_that_cannot_be_used_are_named(
     judge: RewardModel, changes: dict[str, Any], named: str

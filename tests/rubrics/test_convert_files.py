@@ -9,7 +9,8 @@ import pytest
 from axiomrm.cli import main
 from axiomrm.errors import ConfigError, DataError
 from axiomrm.rubrics import Rubric
-from axiomrm.rubrics.convert.files import plan
+from axiomrm.rubrics.convert import LossReport
+from axiomrm.rubrics.convert.files import Plan, plan
 
 DATA = Path(os.environ.get("AXIOMRM_DATA", Path(__file__).parents[3] / "shared" / "data")) / "rubrics"
 CRITERIA = json.dumps([{"requirement": "Names the capital.", "weight": 2, "name": "capital"}])
@@ -89,6 +90,30 @@ def test_prompts_are_kept_beside_the_rubrics_and_come_back(tmp_path: Path) -> No
     back = tmp_path / "back.jsonl"
     assert convert(tmp_path / "all", back, "--from", "atr", "--to", "healthbench", "--strict") == 0
     assert [json.loads(line) for line in back.read_text().splitlines()] == rows
+
+
+@pytest.mark.parametrize("names", [("a", "a_3", "a"), ("a", "a", "a_2", "a_2", "a"), ("", "in_1", "")])
+@pytest.mark.parametrize("form", ["rubrichub", "prometheus"])
+def test_prompts_of_one_name_go_to_files_of_their_own(
+    form: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    scores = {f"score{k}_description": f"level {k}" for k in range(1, 6)}
+    rows: list[dict[str, object]] = [
+        {"prompt_id": name, "rubrics": [{"criterion": f"Says {i}.", "points": 1}]}
+        if form == "rubrichub"
+        else {"id": name, "criteria": f"Says {i}.", **scores}
+        for i, name in enumerate(names)
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    assert convert(source, tmp_path / "out", "--from", form, "--to", "atr", "--strict") == 0
+    made = [Rubric.load(p).file.theorems[0].statement for p in (tmp_path / "out").glob("*.yaml")]
+    assert sorted(made) == [f"Says {i}." for i in range(len(names))]
+
+
+def test_two_files_of_one_path_are_no_plan() -> None:
+    with pytest.raises(AssertionError, match="one path"):
+        Plan(((Path("a.yaml"), "1"), (Path("a.yaml"), "2")), LossReport())
 
 
 def test_a_prompt_that_finds_no_place_is_a_loss(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from axiomrm.data.verdict import Scored
 from axiomrm.errors import ConfigError, DataError
-from axiomrm.rubrics import Rubric
+from axiomrm.rubrics import Rubric, aggregate
 from axiomrm.rubrics.convert import FORMATS, LossReport, export_rubric, import_rubrics
 from axiomrm.rubrics.convert.build import text_id
 from axiomrm.rubrics.model import RubricFile
@@ -374,10 +375,39 @@ def test_tiers_and_pitfalls_of_rar() -> None:
         "Names scattering.": (5, "reward", ""),
         "Is short.": (1, "reward", ""),
         "Blames dust.": (1, "penalty", ""),
-        "Breaks this rule: Does not mention the sea.": (2, "penalty", "Does not mention the sea."),
+        "Does not mention the sea.": (2, "penalty", ""),
     }
     assert [x.kind for x in report.losses] == ["inferred", "inferred", "inferred"]
     assert model.theorems[0].tags == ("tier:essential", "title:Scattering")
+
+
+@pytest.mark.parametrize(("weight", "polarity"), [(-1, "penalty"), (2, "reward")])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Does not mention that frictional losses are assumed negligible.",
+        "The response avoids jargon.",
+        "Never mentions the dose.",
+    ],
+)
+def test_a_negated_pitfall_of_rar_keeps_its_words_and_sign(
+    statement: str, weight: int, polarity: str
+) -> None:
+    pitfall = {"title": "P", "description": f"Pitfall Criteria: {statement}", "weight": weight}
+    energy = {"title": "E", "description": "Essential Criteria: States the law.", "weight": 5}
+    read = import_rubrics(json.dumps([pitfall, energy]), "rar", name="r", activate=True)
+    pit = read.rubrics[0].model.theorems[0]
+    assert (pit.statement, pit.weight, pit.polarity, pit.inverse) == (statement, abs(weight), polarity, "")
+    assert [(x.field, x.kind) for x in read.report.losses] == [("description", "inferred")]
+    assert "polarity ambiguous, not decided" in read.report.losses[0].detail
+    # RaR's own formula: the sum of the weights of what is met, over that of the positive ones
+    active = Rubric.from_model(read.rubrics[0].model).bind({})
+    for met in (0.0, 1.0):
+        verdicts = {i.id: Scored(value=met if i.id == pit.id else 1.0) for i in active.items}
+        own = (5 + met * weight) / (5 + max(weight, 0))
+        assert aggregate(active, verdicts).reward == pytest.approx(own)
+    row = json.loads(export_rubric(active.rubric, "rar")[0])["rubric"][0]
+    assert (row["description"], row["weight"]) == (pitfall["description"], weight)
 
 
 def test_rar_is_written_with_tiers_and_read_back() -> None:
@@ -458,6 +488,44 @@ BAD = [
         "two whole numbers from 0 to 10",
     ),
 ]
+
+
+DOUBTFUL = [
+    ("in.json", '[\n {"weight": 4,\n  "weight": -1,\n  "requirement": "x"}]', "3", "key 'weight' stands twice"),
+    ("in.json", '[{"requirement": "x", "a": {"\\u0062": 1, "b": 2}}]', "1", "key 'b' stands twice"),
+    ("in.jsonl", '{"a": 1}\n\n{"a": "}{", "b": {}, "a": 2}', "3", "key 'a' stands twice"),
+    ("in.yaml", '[{"weight": 4, "weight": -1, "requirement": "x"}]', "1", "key 'weight' stands twice"),
+    ("in.yaml", "- requirement: x\n  weight: 4\n  weight: -1\n", "3", "key 'weight' stands twice, first at line 2"),
+    ("in.yaml", "- requirement: x\n  weight: 010\n", "2", "'010' is a number in base 8"),
+    ("in.yaml", "- requirement: x\n  weight: 1:30\n", "2", "'1:30' is a number in base 60"),
+    ("in.yaml", "- {requirement: x, weight: -1:30.5}\n", "1", "'-1:30.5' is a number in base 60"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "text", "line", "message"), DOUBTFUL)
+@pytest.mark.parametrize("source", ["rubrichub", "rar", "prometheus"])
+def test_what_can_be_read_in_two_ways_is_refused_with_its_line(
+    source: str, file: str, text: str, line: str, message: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        import_rubrics(text, source, file=file)
+    assert str(caught.value).startswith(f"{file}:{line}:") and message in str(caught.value)
+
+
+def test_a_key_twice_in_a_list_written_as_text_is_refused() -> None:
+    inner = '[{"criterion": "x", "points": 1, "points": 2}]'
+    with pytest.raises(DataError, match=r"in.jsonl: line 2/rubrics: .*'points' stands twice"):
+        import_rubrics(
+            '{"rubrics": [{"criterion": "y", "points": 1}]}\n' + json.dumps({"rubrics": inner}),
+            "rubrichub",
+            file="in.jsonl",
+        )
+
+
+def test_what_yaml_and_people_read_alike_is_read() -> None:
+    text = '- {requirement: "010", weight: 0.5, name: a}\n- {requirement: "1:30", weight: 10, name: b}\n'
+    model = import_rubrics(text, "autorubric", file="in.yaml").rubrics[0].model
+    assert [(t.statement, t.weight) for t in model.theorems] == [("010", 0.5), ("1:30", 10)]
 
 
 @pytest.mark.parametrize(("source", "text", "message"), BAD)

@@ -201,6 +201,26 @@ def test_nothing_retrieved_is_zero_or_one_with_a_label() -> None:
         ({"mode": "numeric", "tolerance": 0.01}, "about 3.14", "3.1416", 1),
         ({"mode": "numeric"}, "no idea", "3", 0),
         ({"mode": "f1"}, "red green blue", "green blue", 2 * 2 / 5),
+        ({"mode": "normalised"}, "-5", "5", 0),
+        ({"mode": "normalised"}, "It fell: -12%", "it fell -12%.", 1),
+        ({"mode": "normalised"}, "-12%", "12%", 0),
+        ({"mode": "normalised"}, "\u22125", "-5", 1),  # the typographic minus
+        ({"mode": "normalised"}, "\u2212$12.50", "$12.50", 0),
+        ({"mode": "normalised"}, "-$12", "$-12", 1),
+        ({"mode": "normalised"}, ".5", "5", 0),
+        ({"mode": "normalised"}, "(-.5)", "-.5", 1),
+        ({"mode": "normalised"}, "10-20", "10-20", 1),
+        ({"mode": "normalised"}, "It is ...5 - well-known", "it is 5 well known", 1),
+        ({"mode": "normalised"}, "x-5", "x 5", 1),  # a hyphen after a word is no sign
+        ({"mode": "numeric"}, "costs 5 to 10-20", "20", 1),
+        ({"mode": "numeric"}, "\u22125", "-5", 1),
+        ({"mode": "numeric"}, "-$1,200.50", "-1200.5", 1),
+        ({"mode": "numeric"}, ".5", "0.5", 1),
+        ({"mode": "numeric"}, "+5", "5", 1),
+        ({}, "+5", "5", 1),
+        ({"mode": "f1"}, "+5", "5", 1),
+        ({"mode": "f1"}, "-5", "5", 0),
+        ({"mode": "f1"}, "minus -5 %", "minus -5%", 1),
     ],
 )
 def test_answers_are_compared_as_asked(
@@ -225,6 +245,29 @@ def test_result_tables_are_compared_as_asked(args: dict[str, Any], rows: Any, va
         _recorded({"result": rows}, {"result": [[1, "a"], [2, "b"]]}), None, args
     )
     assert isinstance(verdict, Scored) and verdict.value == value
+
+
+@pytest.mark.parametrize(
+    ("rows", "reference", "value"),
+    [
+        ([{"x": 1, "y": 2}], [{"y": 1, "x": 2}], 0),
+        ([{"x": 1, "y": 2}], [{"y": 2, "x": 1}], 1),
+        ([{"n": 1, "t": "a"}, {"t": "b", "n": 2}], [{"t": "b", "n": 2}, {"t": "a", "n": 1}], 1),
+        (
+            [{"COUNT(*)": 1}],
+            [{"n": 1}],
+            1,
+        ),  # other names: by position, as a query may name a column otherwise
+        ([{"x": 1}], [{"z": 2}], 0),
+        ([{"x": 1, "y": 2}], [{"x": 1}], 0),
+        ([{"y": 1, "x": 2}], [[1, 2]], 1),  # a row without names: by position
+        ([], [], 1),
+    ],
+)
+def test_named_columns_are_compared_by_name(rows: Any, reference: Any, value: int) -> None:
+    for args in ({}, {"ordered": len(rows) < 2}):
+        verdict = JUDGES["result_match"](_recorded({"result": rows}, {"result": reference}), None, args)
+        assert isinstance(verdict, Scored) and verdict.value == value
 
 
 def _said(text: str, before: str = "hi") -> Trajectory:

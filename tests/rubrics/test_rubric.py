@@ -192,8 +192,17 @@ def test_slots_that_no_template_reads_change_nothing() -> None:
     two = rubric.bind(SUPPORT, Personal({"stated.verbosity": 2}, 0.2, provenance={"epoch": 7}))
     assert one.compiled_hash == two.compiled_hash
     assert one.compiled_hash != rubric.bind(SUPPORT, Personal({"stated.verbosity": 3}, 0.2)).compiled_hash
-    with pytest.raises(DataError, match=r"slot 'stated.verbosity' is 9, the map has 1, 2, 3, 4, 5"):
-        rubric.bind(SUPPORT, Personal({"stated.verbosity": 9}, 0.2))
+
+
+def test_a_slot_value_without_an_entry_is_named_by_its_type_and_shown_nowhere() -> None:
+    rubric = Rubric.load("support_agent")
+    said = Personal({"stated.verbosity": "since my divorce"}, 0.2, {"pt.verbosity": 0.125})
+    with pytest.raises(
+        DataError, match=r"'stated.verbosity' has a value of type str .* has 1, 2, 3, 4, 5"
+    ) as caught:
+        rubric.bind(SUPPORT, said)
+    for shown in (str(caught.value), repr(said), f"{rubric.bind(SUPPORT)} {said}"):
+        assert "divorce" not in shown and "0.125" not in shown
 
 
 def test_turn_features_read_the_prefix_only() -> None:

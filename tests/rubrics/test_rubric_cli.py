@@ -23,6 +23,12 @@ theorems:
 """
 
 
+def fine(name: str, theorem: str) -> str:
+    """The rubric of ``BAD`` without its mistake, under another id."""
+    text = BAD.replace("id: bad", f"id: {name}").replace("technicl", "technical")
+    return text.replace("th.any", f"{theorem}_any").replace("th.two", f"{theorem}_two")
+
+
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
     path = tmp_path / "bad.yaml"
@@ -161,6 +167,39 @@ def test_lock_writes_and_renews_the_lock(tmp_path: Path, capsys: pytest.CaptureF
     assert "E107" in capsys.readouterr().out
     assert main(["rubric", "lock", str(target)]) == 0
     assert lock.read_text() == stale
+
+
+def test_a_lock_keeps_what_it_holds_for_the_other_rubrics_of_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}_base.yaml").write_text(fine(f"{name}_base", f"th.{name}"))
+        top = fine(name, "th.top").replace("1.0.0}", f'1.0.0, imports: ["{name}_base@^1.0"]}}')
+        (tmp_path / f"{name}.yaml").write_text(top.replace("ax.base", "ax.top").replace("ax.gate", "ax.shut"))
+        assert main(["rubric", "lock", str(tmp_path / f"{name}.yaml")]) == 0
+    lock = tmp_path / "rubrics.lock"
+    assert set(json.loads(lock.read_text())["rubrics"]) == {"one_base", "two_base"}
+    (tmp_path / "one_base.yaml").write_text(fine("one_base", "th.one").replace("One.", "Uno."))
+    before = json.loads(lock.read_text())["rubrics"]
+    assert main(["rubric", "lock", str(tmp_path / "one.yaml")]) == 0
+    after = json.loads(lock.read_text())["rubrics"]
+    assert after["two_base"] == before["two_base"] and after["one_base"] != before["one_base"]
+
+
+def test_a_lock_that_cannot_be_renewed_stays_and_one_that_cannot_be_read_is_written_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "desk.yaml"
+    assert main(["rubric", "new", str(target)]) == 0
+    lock = tmp_path / "rubrics.lock"
+    lock.write_text("<<<<<<< HEAD")
+    assert main(["rubric", "lock", str(target)]) == 0
+    assert "not a lock file" in capsys.readouterr().err and "core_axioms" in lock.read_text()
+    kept = lock.read_bytes()
+    target.write_text(target.read_text().replace("core_axioms@^1.0", "core_axioms@^9.0"))
+    assert main(["rubric", "lock", str(target)]) == 1
+    assert lock.read_bytes() == kept
+    assert {p.name for p in tmp_path.iterdir()} == {"desk.yaml", "rubrics.lock"}
 
 
 CASES = """\

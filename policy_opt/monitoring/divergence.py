@@ -1,0 +1,131 @@
+"""Does the judge, or one criterion of it, rise while the outcome does not? (POLICY.md section 20)
+
+A one-sided Page-Hinkley test on the lead of a signal over a reference, both as z-scores against the warm-up:
+a sum of small leads counts, a single noisy iteration does not. A fall of the reference counts as far as the
+signal rose, no further. Where the reference has clearly risen nobody is being fooled: the last iterations
+become the new "normal", so that a later fall is measured from there.
+
+The error of a z-score is clustered by task: 32 rollouts of 4 tasks are 4 draws, and between iterations it is
+the tasks that differ most. Each criterion of the reward is tested beside their sum, because a judge is gamed
+at one of them, and what that one gains is small beside the noise of all.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from axiomrm.policy_opt.monitoring.observe import PART, Row
+
+RISEN_Z = 2.0
+"""Reference z-score from which the reference counts as risen."""
+LEAST_ERROR = {"judge": 0.03, PART: 0.01}
+"""Least standard error of a z-score, 0.05 where none stands here: the warm-up is short."""
+
+
+@dataclass
+class PageHinkley:
+    """Detects that the mean of a sequence has risen (one-sided Page-Hinkley test)."""
+
+    slack: float = 0.5
+    """Rise a step that is tolerated, in units of the sequence."""
+    threshold: float = 4.0
+    low: float = 0.0
+    total: float = 0.0
+    anchor: int = 0
+    """First iteration of what counts as normal."""
+
+    def update(self, value: float, above: float = 0.0) -> bool:
+        """Take in a value that is 0 on average before a change; ``True`` = risen by ``above`` more than the
+        threshold."""
+        self.total += value - self.slack
+        self.low = min(self.low, self.total)
+        return self.total - self.low > self.threshold + above
+
+    def restart(self, anchor: int) -> None:
+        """Forget the past; normal is what begins at ``anchor``."""
+        self.low = self.total = 0.0
+        self.anchor = anchor
+
+
+@dataclass
+class Divergence:
+    """The tests of a run: of the judge, and of each of its criteria, against one reference."""
+
+    reference: str
+    """Name in a row: ``outcome``, or ``heldout``."""
+    warmup: int
+    """Iterations that define "normal"."""
+    slack: float
+    threshold: float
+    criteria: bool = True
+    """Test each criterion too."""
+    tests: dict[str, PageHinkley] = field(default_factory=dict)
+    """By name of the signal in a row."""
+
+    def __post_init__(self) -> None:
+        self.test("judge")
+
+    def test(self, signal: str) -> PageHinkley:
+        """The test of a signal, new if there is none."""
+        return self.tests.setdefault(signal, PageHinkley(self.slack, self.threshold))
+
+    def look(self, history: Sequence[Row]) -> str | None:
+        """Take in the last row, after the warm-up; what is found, in words."""
+        parts = [
+            name for name in history[-1] if self.criteria and name.startswith(PART) and not is_error(name)
+        ]
+        # False alarms of n tests stay those of one: they go as exp(-slack * threshold) at a variance of 2.
+        above = 2 * math.log(len(parts)) if parts else 0.0
+        found = [self._rises(history, name, above if name in parts else 0.0) for name in ("judge", *parts)]
+        return next((text for text in found if text), None)
+
+    def _rises(self, history: Sequence[Row], name: str, above: float) -> str | None:
+        test = self.test(name)
+        signal = z_score(history, name, test.anchor, self.warmup)
+        reference = z_score(history, self.reference, test.anchor, self.warmup)
+        if reference > RISEN_Z:
+            test.restart(len(history) - self.warmup)
+            return None
+        lead = signal - max(reference, -max(signal, 0.0))
+        if np.isnan(lead) or not test.update(lead, above):
+            return None
+        what = f"criterion {name.removeprefix(PART)!r}" if name.startswith(PART) else name
+        rise, rest = (self._change(history, key, test.anchor) for key in (name, self.reference))
+        return f"{what} {rise} rises while {self.reference} {rest} does not"
+
+    def _change(self, history: Sequence[Row], name: str, anchor: int) -> str:
+        return f"{history[-1][name]:.2f} (was {usual(history, name, anchor, self.warmup):.2f})"
+
+
+def is_error(name: str) -> bool:
+    """Whether a name in a row is that of a standard error."""
+    return name.endswith("_error")
+
+
+def usual(history: Sequence[Row], name: str, anchor: int, warmup: int) -> float:
+    """Mean over the iterations that count as normal; NaN = none knows it."""
+    values = _normal(history, name, anchor, warmup)
+    return float(np.mean(values)) if values else float("nan")
+
+
+def z_score(history: Sequence[Row], name: str, anchor: int, warmup: int) -> float:
+    """The last row's value less the usual one, over the standard error of that difference; NaN = unknown.
+
+    Without errors in the rows the spread of the normal values stands for it.
+    """
+    values = _normal(history, name, anchor, warmup)
+    if not values or name not in history[-1]:
+        return float("nan")
+    errors = _normal(history, f"{name}_error", anchor, warmup)
+    if errors:
+        error = float(np.sqrt(np.mean(np.square(errors)) * (1 + 1 / len(values))))
+    else:
+        error = float(np.std(values))
+    least = LEAST_ERROR.get(PART if name.startswith(PART) else name, 0.05)
+    return (history[-1][name] - float(np.mean(values))) / max(error, least)
+
+
+def _normal(history: Sequence[Row], name: str, anchor: int, warmup: int) -> list[float]:
+    return [row[name] for row in history[anchor : anchor + warmup] if name in row]
