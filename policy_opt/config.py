@@ -209,7 +209,8 @@ class PolicyConfig(Settings):
     checkpoint_every: int = Field(default=1, ge=1)
     """Iterations."""
     on_hack: Literal["warn", "guard", "stop"] = "warn"
-    """When judge and outcome diverge: only warn, train on outcomes alone from then on, or stop the run."""
+    """When judge and outcome diverge: only warn; guard, that is leave the criteria out that are gamed, or all
+    turn rewards where they cannot be told; or stop the run."""
     monitors: MonitorConfig = MonitorConfig()
     kl: KLConfig = KLConfig()
     rollout: RolloutConfig = RolloutConfig()

@@ -33,6 +33,7 @@ from axiomrm.policy_opt.reference import starting_policy
 from axiomrm.policy_opt.reuse_stop import moved_too_far
 from axiomrm.policy_opt.rewards.answers import asked_about
 from axiomrm.policy_opt.rewards.base import Episode, ForgetfulJudge, StatefulJudge, TurnJudge, apply_scores
+from axiomrm.policy_opt.rewards.narrowed import Narrowed
 from axiomrm.policy_opt.rollouts.chat_format import ChatFormat
 from axiomrm.policy_opt.rollouts.env_calls import EnvFactory
 from axiomrm.policy_opt.rollouts.rollout import collect, group_requests
@@ -88,8 +89,6 @@ class PolicyTrainer:
         self.model.eval()  # No dropout: it would make the trainer's log-probs differ from the sampler's.
         self.reference_hash = checkpoint.weights_hash(model)
         self.algorithm = build_algorithm(config.algorithm)
-        if isinstance(self.algorithm, Rescoring):
-            self.algorithm.turn_judge = turn_judge
         self.kl = KLController(config.kl.initial_beta, config.kl.target_nats_per_token)
         accelerator = accelerator or accelerator_of(config)
         if accelerator is not None:
@@ -100,10 +99,12 @@ class PolicyTrainer:
         self.replica, self.optimizer = join(accelerator, model, optimizer, self.algorithm, config)
         self.reference = starting_policy(model) if config.kl.enabled and leads(self.replica) else None
         self.sampler = build_sampler(config.rollout, model, chat.end_ids)
-        self.iteration = 0
+        self.iteration, self.tracker = 0, tracker
         self.grad_norms: list[float] = []
         self.watch = Watch(Monitors(config.monitors, heldout), config.on_hack, self.folder, self.algorithm)
-        self.tracker = tracker
+        self._asked = None if turn_judge is None else Narrowed(turn_judge, self.watch.left_out)
+        if isinstance(self.algorithm, Rescoring):
+            self.algorithm.turn_judge = self._asked
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = [{"params": [p for p in self.model.parameters() if p.requires_grad]}]
@@ -158,8 +159,7 @@ class PolicyTrainer:
         alarms = self.watch.look(self.iteration, episodes)
         metrics: Metrics = {"iteration": float(self.iteration), **rollout_metrics(episodes)}
         metrics |= self.algorithm.ingest(records, self.iteration)
-        metrics |= self._update()
-        metrics |= self.algorithm.finish(self.iteration)
+        metrics |= self._update() | self.algorithm.finish(self.iteration)
         metrics |= alarms | self.watch.updated(self.iteration, metrics)
         metrics |= episode_diagnostics(episodes)
         metrics |= {"time/rollout_s": rolled - started, "time/judge_s": scored - rolled}
@@ -208,8 +208,8 @@ class PolicyTrainer:
     def _score(self, episodes: list[Episode]) -> None:
         self.watch.check_rollouts(episodes, self.iteration, self.config.max_failed_rollouts)
         asked = [e for e in episodes if e.record.ending != "env_error" and e.record.steps]
-        if self.turn_judge is not None and asked:
-            answers = asked_about(self.turn_judge, asked)
+        if self._asked is not None and asked:
+            answers = asked_about(self._asked, asked)
             warn_of_unused(asked, answers, self.iteration)
             apply_scores(asked, answers)
             self.watch.verdicts.check(asked, self.iteration, self.config.max_failed_verdicts)

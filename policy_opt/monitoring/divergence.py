@@ -11,8 +11,9 @@ at one of them, and what that one gains is small beside the noise of all.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,14 @@ RISEN_Z = 2.0
 """Reference z-score from which the reference counts as risen."""
 LEAST_ERROR = {"judge": 0.03, PART: 0.01}
 """Least standard error of a z-score, 0.05 where none stands here: the warm-up is short."""
+
+
+class Lead(NamedTuple):
+    """What leads over the reference."""
+
+    text: str
+    criteria: tuple[str, ...]
+    """Those that lead; empty: the judge does, and no criterion can be named."""
 
 
 @dataclass
@@ -41,7 +50,12 @@ class PageHinkley:
         threshold."""
         self.total += value - self.slack
         self.low = min(self.low, self.total)
-        return self.total - self.low > self.threshold + above
+        return self.lead > self.threshold + above
+
+    @property
+    def lead(self) -> float:
+        """What has added up since the last low."""
+        return self.total - self.low
 
     def restart(self, anchor: int) -> None:
         """Forget the past; normal is what begins at ``anchor``."""
@@ -71,15 +85,29 @@ class Divergence:
         """The test of a signal, new if there is none."""
         return self.tests.setdefault(signal, PageHinkley(self.slack, self.threshold))
 
-    def look(self, history: Sequence[Row]) -> str | None:
-        """Take in the last row, after the warm-up; what is found, in words."""
-        parts = [
-            name for name in history[-1] if self.criteria and name.startswith(PART) and not is_error(name)
-        ]
+    def look(self, history: Sequence[Row]) -> Lead | None:
+        """Take in the last row, after the warm-up; what is found.
+
+        Where the judge leads and no criterion passes its own, higher threshold, those that pass the judge's
+        are named: that something leads is then known, and the question is what.
+        """
+        names = history[-1] if self.criteria else ()
+        parts = [name for name in names if name.startswith(PART) and not is_error(name)]
         # False alarms of n tests stay those of one: they go as exp(-slack * threshold) at a variance of 2.
         above = 2 * math.log(len(parts)) if parts else 0.0
-        found = [self._rises(history, name, above if name in parts else 0.0) for name in ("judge", *parts)]
-        return next((text for text in found if text), None)
+        texts = {"judge": self._rises(history, "judge", 0.0)}
+        texts |= {name: self._rises(history, name, above) for name in parts}
+        leading = [name for name in parts if texts[name]]
+        if not leading and texts["judge"]:
+            leading = [name for name in parts if self.test(name).lead > self.threshold]
+        criteria = tuple(name.removeprefix(PART) for name in leading)
+        return next((Lead(text, criteria) for text in texts.values() if text), None)
+
+    def narrow(self, left_out: Collection[str], anchor: int) -> None:
+        """The reward goes on without these criteria; normal for the rest is what begins at ``anchor``."""
+        for name in left_out:
+            self.tests.pop(PART + name, None)
+        self.test("judge").restart(anchor)
 
     def _rises(self, history: Sequence[Row], name: str, above: float) -> str | None:
         test = self.test(name)

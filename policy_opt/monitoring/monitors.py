@@ -5,7 +5,7 @@ Deterministic: nothing but its own memory decides. They warn; ``PolicyConfig.on_
 leads to.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +28,8 @@ class Alarm(NamedTuple):
 
     name: str
     message: str
+    criteria: tuple[str, ...] = ()
+    """Of a divergence: the criteria that are gamed, where they are known."""
 
 
 class Rise(NamedTuple):
@@ -112,11 +114,16 @@ class Monitors:
             self._clamped(row),
         )
 
+    def narrow(self, left_out: Collection[str]) -> None:
+        """From the next rollouts on the reward does without these criteria."""
+        for test in (self.divergence, self.heldout_divergence):
+            test.narrow(left_out, len(self.history))
+
     # --- one alarm each -------------------------------------------------------------------------------------
 
     def _diverges(self, name: str, test: Divergence) -> Alarm | None:
         found = test.look(self.history)
-        return Alarm(name, found) if found else None
+        return Alarm(name, *found) if found else None
 
     def _risen(self, rule: Rise, row: Row) -> Alarm | None:
         value, usual = row.get(rule.key, np.nan), self._usual(rule.key)

@@ -1,4 +1,8 @@
-"""What a run does about alarms and failures: warn, keep the evidence, go on with outcomes alone, or stop."""
+"""What a run does about alarms and failures: warn, keep the evidence, guard the reward, or stop.
+
+A guard leaves out of the turn reward what is gamed: the criteria that a divergence names, or, where it names
+none or none would be left, turn rewards altogether.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -14,6 +18,7 @@ from axiomrm.policy_opt.monitoring.rejected import write_rejected_rollouts
 from axiomrm.policy_opt.monitoring.signals import warn_of_idleness, warn_of_nothing
 from axiomrm.policy_opt.monitoring.spot_checks import write_spot_checks
 from axiomrm.policy_opt.rewards.base import Episode
+from axiomrm.policy_opt.rewards.narrowed import narrow
 
 log = logging.getLogger(__name__)
 OnHack = Literal["warn", "guard", "stop"]
@@ -37,6 +42,9 @@ class Watch:
         self.monitors, self.on_hack = monitors, on_hack
         self.folder, self.algorithm = folder, algorithm
         self.verdicts = VerdictWindow()
+        self.left_out: set[str] = set()
+        """Criteria that the turn reward does without; a ``Narrowed`` source reads it."""
+        self._outcomes_alone = False
 
     def check_rollouts(self, episodes: list[Episode], iteration: int, accepted: float) -> None:
         """Keep the rollouts that an environment's fault ended; raises as ``failures.check_rollouts``."""
@@ -44,10 +52,11 @@ class Watch:
         check_rollouts(episodes, iteration, accepted)
 
     def look(self, iteration: int, episodes: list[Episode]) -> dict[str, float]:
-        """Take in rollouts before they are trained on; returns ``monitor/<alarm>`` = 1 for each alarm and
-        ``heldout/score``, if there is one.
+        """Take in rollouts before they are trained on; returns ``monitor/<alarm>`` = 1 for each alarm,
+        ``heldout/score``, if there is one, and what is guarded.
 
-        A divergence writes the rollouts to read to ``alarms.jsonl``; a guard holds from these rollouts on.
+        A divergence writes the rollouts to read to ``alarms.jsonl``; a guard holds from these rollouts on,
+        whose turn rewards change.
 
         Raises:
             ConfigError: ``guard`` with a reward that holds the judge in the outcome too.
@@ -59,12 +68,13 @@ class Watch:
             )
         warn_of_nothing(episodes, iteration)
         alarms = self.monitors.look(episodes)
-        if any(alarm.name in GAMED for alarm in alarms):
+        gamed = [alarm for alarm in alarms if alarm.name in GAMED]
+        if gamed:
             write_spot_checks(self.folder / "alarms.jsonl", iteration, episodes)
-        self._guard_if_gamed()
         seen = self.monitors.history[-1]
         score = {"heldout/score": seen["heldout"]} if "heldout" in seen else {}
-        return _told(iteration, alarms) | score
+        told = _told(iteration, alarms) | score
+        return told | self._guarded(gamed, episodes, iteration) if self.on_hack == "guard" else told
 
     def updated(self, iteration: int, metrics: dict[str, float]) -> dict[str, float]:
         """Take in what the update on them showed; returns as ``look``."""
@@ -86,22 +96,55 @@ class Watch:
             raise JudgeError(
                 f"{self.folder}: stopped before iteration {iteration}: the judge's reward rises, the outcome "
                 "does not; read alarms.jsonl, then train in a new folder with another judge, or with on_hack "
-                "'guard' (outcomes alone from the alarm on)"
+                "'guard' (from the alarm on without what is gamed)"
             )
 
-    def _guard_if_gamed(self) -> None:
-        if self.monitors.gamed and self.on_hack == "guard" and isinstance(self.algorithm, Guardable):
+    def _guarded(self, gamed: Sequence[Alarm], episodes: list[Episode], iteration: int) -> dict[str, float]:
+        before = len(self.left_out), self._outcomes_alone
+        for alarm in gamed:
+            if alarm.criteria:
+                self._leave_out(alarm.criteria, episodes)
+            else:
+                self._trust_outcomes_alone()
+        if before != (len(self.left_out), self._outcomes_alone):
+            log.warning("iteration %d: on_hack guard: %s", iteration, self._guard_in_words())
+        return {
+            "guard/criteria_left_out": float(len(self.left_out)),
+            "guard/outcomes_alone": float(self._outcomes_alone),
+        }
+
+    def _leave_out(self, criteria: Sequence[str], episodes: list[Episode]) -> None:
+        self.left_out.update(criteria)
+        self.monitors.narrow(criteria)
+        records = [episode.record for episode in episodes]
+        for record in records:
+            narrow(record, self.left_out)
+        if not any(step.r_parts for record in records for step in record.steps):
+            self._trust_outcomes_alone()
+
+    def _trust_outcomes_alone(self) -> None:
+        self._outcomes_alone = True
+        if isinstance(self.algorithm, Guardable):
             self.algorithm.guard()
+
+    def _guard_in_words(self) -> str:
+        if self._outcomes_alone:
+            return "no turn reward is trained on from here on, outcomes alone teach"
+        return f"the turn reward goes on without {', '.join(map(repr, sorted(self.left_out)))}"
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""
-        return self.monitors.state_dict() | {"verdicts": self.verdicts.reasons}
+        own = {"left_out": sorted(self.left_out), "outcomes_alone": self._outcomes_alone}
+        return self.monitors.state_dict() | {"verdicts": self.verdicts.reasons} | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The inverse of ``state_dict``."""
+        """The inverse of ``state_dict``; earlier versions kept less, and their guard left outcomes alone."""
         self.monitors.load_state_dict(state)
-        self.verdicts.reasons = list(state.get("verdicts", ()))  # earlier versions kept none
-        self._guard_if_gamed()
+        self.verdicts.reasons = list(state.get("verdicts", ()))
+        self.left_out.clear()
+        self.left_out.update(state.get("left_out", ()))
+        if state.get("outcomes_alone", self.monitors.gamed and self.on_hack == "guard"):
+            self._trust_outcomes_alone()
 
 
 def _told(iteration: int, alarms: Sequence[Alarm]) -> dict[str, float]:

@@ -6,12 +6,13 @@ from typing import get_args
 
 from axiomrm.data.jsonl import found_instead
 from axiomrm.data.trajectory import Trajectory
-from axiomrm.data.verdict import Failed, Scored
+from axiomrm.data.verdict import Failed
 from axiomrm.errors import ConfigError
 from axiomrm.policy_opt.rewards.base import Level, TurnJudge, TurnScores
 from axiomrm.rm.judgement import Judgement, TurnJudgement
 from axiomrm.rm.reward_model import RewardModel
 from axiomrm.rubrics import ActiveRubric, Rubric
+from axiomrm.rubrics.added import added
 
 Bind = Callable[[Trajectory], ActiveRubric]
 
@@ -67,11 +68,13 @@ def judged(
     """One answer a trajectory with the rubric that ``bind`` gives it."""
     pairs = [(t, bind(t)) for t in trajectories]
     judgements = reward_model.judge(pairs)
-    return [scores(j, active, level) for j, (_, active) in zip(judgements, pairs, strict=True)]
+    return [scores(j, t, active, level) for j, (t, active) in zip(judgements, pairs, strict=True)]
 
 
-def scores(judgement: Judgement, active: ActiveRubric, level: Level = "both") -> TurnScores:
-    """A judgement in numbers."""
+def scores(
+    judgement: Judgement, trajectory: Trajectory, active: ActiveRubric, level: Level = "both"
+) -> TurnScores:
+    """A judgement of the trajectory by the rubric, in numbers."""
     turns, wanted = judgement.turns, level != "trajectory"
     return TurnScores(
         turns=[math.nan if t.reward is None or not wanted else t.reward for t in turns],
@@ -82,7 +85,7 @@ def scores(judgement: Judgement, active: ActiveRubric, level: Level = "both") ->
         rubric_hash=judgement.rubric_hash,
         trajectory=math.nan if judgement.reward is None or level == "turn" else judgement.reward,
         coverage=[t.coverage for t in turns],
-        parts=_parts(judgement, active) if wanted else [],
+        parts=_parts(judgement, trajectory, active) if wanted else [],
         level=level,
         critiques=_critiques(judgement, active) if wanted else [],
     )
@@ -99,20 +102,11 @@ def _critiques(judgement: Judgement, active: ActiveRubric) -> list[dict[str, str
     return rows if any(rows) else []
 
 
-def _parts(judgement: Judgement, active: ActiveRubric) -> list[dict[str, float]]:
-    """Weighted value of each item a turn, by its share of all turn items' weight; NaN without a score."""
-    items = {i.id: i for i in active.items if i.evidence.level == "turn"}
-    total = sum(item.weight for item in items.values()) or 1.0
-    out = []
-    for turn in judgement.turns:
-        row = {}
-        for name, verdict in turn.verdicts.items():
-            if name in items:
-                sign = -1.0 if items[name].polarity == "penalty" else 1.0
-                value = verdict.value if isinstance(verdict, Scored) else math.nan
-                row[name] = sign * value * items[name].weight / total
-        out.append(row)
-    return out
+def _parts(judgement: Judgement, trajectory: Trajectory, active: ActiveRubric) -> list[dict[str, float]]:
+    """What each item adds, a turn; nothing of a personal rubric, whose criteria tell of the user."""
+    if active.personal is not None:
+        return []
+    return [added(active.at_turn(trajectory.before(turn.index)), turn.verdicts) for turn in judgement.turns]
 
 
 def _reason(turn: TurnJudgement) -> str:

@@ -1,6 +1,7 @@
 """The divergence alarm by hand: errors clustered by task, criteria tested one by one, falls that count."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ def row(judge: float, outcome: float = 0.4, **more: float) -> Row:
 def told(rows: list[Row], warmup: int = 2) -> list[str | None]:
     """What a test says after each row that follows the warm-up."""
     test = Divergence("outcome", warmup, slack=0.5, threshold=4.0)
-    return [test.look(rows[: k + 1]) for k in range(warmup, len(rows))]
+    leads = [test.look(rows[: k + 1]) for k in range(warmup, len(rows))]
+    return [lead and lead.text for lead in leads]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,30 @@ def test_criteria_are_means_of_episodes_over_the_turns_that_have_them() -> None:
     )
     assert seen["part:a"] == pytest.approx(0.5) and seen["part:b"] == pytest.approx(0.5)
     assert seen["part:a_error"] == pytest.approx(0.2) and seen["part:b_error"] == pytest.approx(0.5)
+
+
+USUAL = {"part__filler": 0.1, "part__filler_error": 0.01, "part__step": 0.3, "part__step_error": 0.05}
+
+
+def named(rows: Sequence[Any]) -> list[tuple[str, ...] | None]:
+    test = Divergence("outcome", 2, slack=0.5, threshold=4.0)
+    leads = [test.look(rows[: k + 1]) for k in range(2, len(rows))]
+    return [lead and lead.criteria for lead in leads]
+
+
+def test_the_criterion_that_leads_is_named() -> None:
+    gamed = USUAL | {"part__filler": 0.15}
+    assert named([row(0.4, **USUAL)] * 2 + [row(0.45, **gamed)] * 2) == [None, ("filler",)]
+    assert named([row(0.4)] * 2 + [row(0.8)] * 2) == [(), ()]  # nothing is known of criteria
+
+
+def test_where_the_judge_leads_the_criterion_needs_no_more_than_the_judge() -> None:
+    # The judge: z = 5, less ½: over 4 at once. Filler: z = 5, less ½ is under 4 + 2 ln 2, and over 4.
+    rise = 5 * math.sqrt(1.5)
+    both = row(0.4 + 0.05 * rise, **(USUAL | {"part__filler": 0.1 + 0.01 * rise}))
+    assert named([row(0.4, **USUAL)] * 2 + [both]) == [("filler",)]
+    # A judge whose criteria all stay where they are: none can be named.
+    assert named([row(0.4, **USUAL)] * 2 + [row(0.4 + 0.05 * rise, **USUAL)]) == [()]
 
 
 def test_the_sums_of_criteria_survive_a_checkpoint_and_older_ones_are_read() -> None:

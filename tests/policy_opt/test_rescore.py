@@ -127,7 +127,7 @@ def test_the_trainer_keeps_transcripts_and_hands_the_judge_over(toy: Any, tmp_pa
     trainer.env_factory = lambda: toy.env(3, dense=False)
     trainer.run()
     state = next(tmp_path.glob("checkpoint-*")) / "state.json"
-    assert '"u0"' in state.read_text() and trainer.algorithm.turn_judge is first
+    assert '"u0"' in state.read_text() and trainer.algorithm.turn_judge.source is first
     again = NewJudge()
     options = options.model_copy(update={"iterations": 2})
     second = toy.trainer(tmp_path, options, tasks=tasks, turn_judge=again)

@@ -1,5 +1,6 @@
 """What a person gets to read: which rollouts, with what the judge wrote and what each step was trained with."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -194,13 +195,22 @@ def test_verdicts_with_a_text_give_it_and_the_others_nothing() -> None:
         for i, v in enumerate(verdicts)
     )
     judgement = Judgement(reward=1.0, interval=(1, 1), coverage=1, gate=None, turns=turns)
-    active = SHORT.bind({}, task="t")
-    assert scores(judgement, active).critiques == [{"a": "right"}, {"a": "not shown"}, {}]
-    assert scores(judgement, active, "trajectory").critiques == []
+    header = {"schema": "atr/1", "rubric": {"id": "abc", "version": "1.0.0"}}
+    axiom = {"id": "ax.base", "type": "premise", "statement": "Serves."}
+    common = {
+        "derived_from": ["ax.base"],
+        "derivation": "given",
+        "evidence": {"level": "turn", "reduce": "mean"},
+    }
+    theorems = [{"id": name, "statement": f"Says {name}.", **common} for name in "abc"]
+    rubric = Rubric.loads(json.dumps(header | {"axioms": [axiom], "theorems": theorems}), "abc.json")
+    read, active = talk("t", [NAN] * 3), rubric.bind({}, task="t")
+    assert scores(judgement, read, active).critiques == [{"a": "right"}, {"a": "not shown"}, {}]
+    assert scores(judgement, read, active, "trajectory").critiques == []
     direct = judgement.model_copy(update={"turns": turns[2:]})
-    assert scores(direct, active).critiques == []
+    assert scores(direct, read, active).critiques == []
     personal = profile_of("u-3f9a11c2", {}).view()
-    assert scores(judgement, compile_criteria(personal, SHORT, {}).active).critiques == []
+    assert scores(judgement, read, compile_criteria(personal, rubric, {}).active).critiques == []
 
 
 def test_what_a_judge_of_a_users_own_rubric_wrote_stays_with_it() -> None:

@@ -1,10 +1,13 @@
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.errors import ConfigError, JudgeError
 from axiomrm.policy_opt.algorithms.base import Guardable
 from axiomrm.policy_opt.algorithms.build import build_algorithm
@@ -15,7 +18,8 @@ from axiomrm.policy_opt.monitoring.config import MonitorConfig
 from axiomrm.policy_opt.monitoring.monitors import Monitors
 from axiomrm.policy_opt.monitoring.spot_checks import read_spot_checks
 from axiomrm.policy_opt.monitoring.watch import Watch
-from axiomrm.policy_opt.rewards.base import TurnScores
+from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
+from axiomrm.policy_opt.rewards.base import Episode, TurnScores
 
 
 class Flatterer:
@@ -147,3 +151,119 @@ def test_a_checkpoint_from_before_a_field_existed_is_read_with_its_default(toy: 
 
 def test_the_default_monitors_are_those_of_the_configuration() -> None:
     assert Monitors().config == PolicyConfig().monitors == MonitorConfig()
+
+
+class Flattered(Flatterer):
+    """Two criteria: what the turn is worth, and one that pays more from call to call."""
+
+    def __call__(self, trajectories: Any) -> list[TurnScores]:
+        self.calls += 1
+        return [self._scores(t) for t in trajectories]
+
+    def _scores(self, trajectory: Trajectory) -> TurnScores:
+        worth = [0.1 * int(trajectory.id.split("#")[1])] * len(trajectory.turns)  # by the rollout's number
+        pay = 0.1 * self.calls
+        return TurnScores(
+            [w + pay for w in worth],
+            [None] * len(worth),
+            "flattered",
+            "none",
+            parts=[{"worth": w, "pay": pay} for w in worth],
+        )
+
+
+def by_criteria(toy: Any, folder: Path, **options: Any) -> Any:
+    algorithm = ProcessReplayConfig(reuse=1, window=2, calibrate_beta=False, rescore_turns=100)
+    made = toy.trainer(folder, config(algorithm=algorithm, **options), turn_judge=Flattered())
+    made.env_factory = lambda: toy.env(3, dense=False)
+    return made
+
+
+def stripped(rows: Sequence[Any]) -> str:
+    kept = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+    return json.dumps(kept, sort_keys=True)
+
+
+def test_a_guard_leaves_out_what_is_gamed_and_the_rest_goes_on_teaching(
+    toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[list[dict[str, float]]] = []
+
+    def keep(iteration: int, metrics: Any, episodes: list[Episode]) -> None:
+        seen.append([step.r_parts for e in episodes for step in e.record.steps])
+        for e in episodes:
+            for step in e.record.steps:
+                assert step.r_local == pytest.approx(sum(step.r_parts.values()))
+
+    whole = by_criteria(toy, tmp_path / "a", on_hack="guard")
+    whole.on_iteration = keep
+    with caplog.at_level(logging.WARNING):
+        rows = whole.run()
+    fired = next(i for i, row in enumerate(rows) if "monitor/divergence" in row)
+    assert 2 <= fired < 5 and f"iteration {fired}: on_hack guard: the turn reward goes on without 'pay'" in (
+        caplog.text
+    )
+    assert [row["guard/criteria_left_out"] for row in rows] == [float(i >= fired) for i in range(6)]
+    assert all(row["guard/outcomes_alone"] == 0 and row["advantage/beta_eff"] > 0 for row in rows)
+    assert [{name for own in parts for name in own} for parts in seen] == [
+        {"worth"} if i >= fired else {"worth", "pay"} for i in range(6)
+    ]
+    # What is stored was scored again without it, so that no step of the whole judge is replayed.
+    stored = [step for record in whole.algorithm.buffer.records for step in record.steps]
+    assert stored and {step.judge_revision for step in stored} == {"flattered without pay"}
+    assert not any("pay" in step.r_parts for step in stored)
+    evidence = (tmp_path / "a" / "alarms.jsonl").read_text().splitlines()[0]
+    assert "pay" in json.loads(evidence)["trajectory"]["metadata"]["turn_parts"][0]
+
+    by_criteria(toy, tmp_path / "b", on_hack="guard", iterations=fired + 1).run()
+    resumed = by_criteria(toy, tmp_path / "b", on_hack="guard")
+    assert stripped(resumed.run()) == stripped(rows)
+    assert resumed.watch.left_out == {"pay"}
+
+
+def test_only_a_guard_leaves_anything_out(toy: Any, tmp_path: Path) -> None:
+    made = by_criteria(toy, tmp_path)
+    rows = made.run()
+    assert any("monitor/divergence" in row for row in rows) and not made.watch.left_out
+    assert not any(name.startswith("guard/") for row in rows for name in row)
+
+
+def guarded(watch: Watch) -> bool:
+    algorithm: Any = watch.algorithm
+    return bool(algorithm.guarded)
+
+
+def talk(group: str, parts: dict[str, float]) -> Episode:
+    step = StepRecord("t", 0, 0, 1, 2, 0, np.zeros(1, dtype=np.float32), sum(parts.values()), parts)
+    step.judge_revision = "judge"
+    said = (Message(role="assistant", content="word"),)
+    return Episode(TrajectoryRecord("t", "t", group, [], [step], 0, outcome=0.0), Trajectory(messages=said))
+
+
+def test_where_nothing_would_be_left_or_nothing_can_be_named_outcomes_teach_alone(tmp_path: Path) -> None:
+    def watched(*rows: Any) -> Watch:
+        algorithm: Any = build_algorithm(ProcessReplayConfig(calibrate_beta=False))
+        watch = Watch(Monitors(MonitorConfig(warmup=2)), "guard", tmp_path, algorithm)
+        for k, own in enumerate(rows):
+            last = watch.look(k, [talk(name, own) for name in "gh"])
+        assert last["guard/outcomes_alone"] == float(algorithm.guarded)
+        return watch
+
+    both = watched(*[{"a": 0.1, "b": 0.1}] * 2, *[{"a": 0.9, "b": 0.9}] * 2)
+    assert both.left_out == {"a", "b"} and guarded(both)
+    alone = watched(*[{"a": 0.1}] * 2, *[{"a": 0.9}] * 2)
+    assert not alone.left_out and guarded(alone)
+    one = watched(*[{"a": 0.1, "b": 0.1}] * 2, *[{"a": 0.1, "b": 0.9}] * 2)
+    assert one.left_out == {"b"} and not guarded(one)
+    # What is left is watched on: its rise is measured from after the alarm.
+    later = watched(*[{"a": 0.1, "b": 0.1}] * 2, {"a": 0.1, "b": 0.9}, *[{"a": 0.1}] * 2, *[{"a": 0.8}] * 2)
+    assert later.left_out == {"b"} and guarded(later)
+
+
+def test_a_checkpoint_of_before_criteria_were_left_out_keeps_its_guard(tmp_path: Path) -> None:
+    algorithm: Any = build_algorithm(ProcessReplayConfig(calibrate_beta=False))
+    watch = Watch(Monitors(MonitorConfig(warmup=2)), "guard", tmp_path, algorithm)
+    state = watch.state_dict() | {"gamed": True}
+    old = {key: value for key, value in state.items() if key not in ("left_out", "outcomes_alone")}
+    watch.load_state_dict(old)
+    assert algorithm.guarded and not watch.left_out

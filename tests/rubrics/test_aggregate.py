@@ -1,12 +1,16 @@
 """Aggregation, worked by hand: scales, gates, severities, turns, ranking, contributions."""
 
 import json
+import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from axiomrm.data.verdict import CannotAssess, Failed, Scored
 from axiomrm.rubrics import Aggregate, Rubric, aggregate
+from axiomrm.rubrics.added import added
 
 
 def _rubric(
@@ -146,3 +150,52 @@ def test_weights_that_reach_the_bound_up_to_rounding_reach_it() -> None:
     items: dict[str, dict[str, Any]] = {f"i{k}": {"weight": 0.1} for k in range(10)}
     verdicts: dict[str, Any] = {f"i{k}": _v(1) if k < 6 else Failed(kind="timeout") for k in range(10)}
     assert _run(_rubric(items), **verdicts).reward == 1
+
+
+# --- what each adds ---------------------------------------------------------------------------------------------
+
+
+def parts(rubric: Any, **verdicts: Any) -> dict[str, float]:
+    return added(rubric.bind({}), verdicts)
+
+
+def test_net_parts_are_shares_of_the_means_and_a_penalty_takes() -> None:
+    found = parts(_rubric(SIGNS), a=_v(1), b=_v(0.75), p=_v(0.6))  # 2/3 + .75/3 - .6/3; without a .25 - .2
+    assert found == pytest.approx({"a": 2 / 3, "b": 0.25, "p": -0.2})
+    assert parts(_rubric(SIGNS, scale="signed"), a=_v(1), b=_v(0.5), p=_v(0.6)) == pytest.approx(
+        {"a": 2, "b": 0.5, "p": -0.6}
+    )
+    assert parts(_rubric({"p": {"polarity": "penalty"}}), p=_v(0.25)) == {"p": -0.25}
+
+
+def test_a_part_is_what_the_reward_would_lack_so_bounds_and_gates_take_of_it() -> None:
+    signs = _rubric(SIGNS)
+    # .5·1/3 - 1/3 is below 0, where the reward ends: without the penalty it were 1/6, without b still 0.
+    assert parts(signs, a=_v(0), b=_v(0.5), p=_v(1)) == pytest.approx({"a": 0, "b": 0, "p": -1 / 6})
+    axioms = {"hard": {"type": "hard"}}
+    kept, broken = _v(1, "kept"), _v(0, "violated")
+    gated = _rubric({"a": {"weight": 2}, "b": {"weight": 1}}, axioms)
+    assert parts(gated, a=_v(1), b=_v(0.5), hard=kept) == pytest.approx({"a": 2 / 3, "b": 0.5 / 3})
+    assert aggregate(gated.bind({}), {"a": _v(1), "b": _v(0.5), "hard": broken}).reward == 0
+    assert parts(gated, a=_v(1), b=_v(0.5), hard=broken) == {"a": 0, "b": 0}
+
+
+def test_what_has_no_score_adds_nothing_that_is_known_and_the_others_share_its_weight() -> None:
+    rubric = _rubric({"a": {"weight": 2}, "b": {"weight": 1}}, min_coverage=0)
+    for missing in (CannotAssess(reason="no tool"), Failed(kind="timeout", detail="slow")):
+        found = parts(rubric, a=_v(0.5), b=missing)
+        reward = aggregate(rubric.bind({}), {"a": _v(0.5), "b": missing}).reward
+        assert found["a"] == pytest.approx(reward) and math.isnan(found["b"])
+    nothing = parts(rubric, a=Failed(kind="timeout", detail="slow"), b=Failed(kind="timeout", detail="slow"))
+    assert all(math.isnan(value) for value in nothing.values()) and set(nothing) == {"a", "b"}
+    assert all(math.isnan(v) for v in parts(_rubric({"a": {}, "b": {}}), a=_v(0.5)).values())  # no reward
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=3), st.lists(st.floats(0.1, 9), min_size=3, max_size=3))
+def test_without_gates_and_penalties_the_parts_are_the_reward(
+    values: list[float], weights: list[float]
+) -> None:
+    rubric = _rubric({name: {"weight": w} for name, w in zip("abc", weights, strict=True)})
+    verdicts = {name: _v(value) for name, value in zip("abc", values, strict=True)}
+    reward = aggregate(rubric.bind({}), verdicts).reward
+    assert math.fsum(parts(rubric, **verdicts).values()) == pytest.approx(reward)
