@@ -173,7 +173,7 @@ class Flattered(Flatterer):
 
 
 def by_criteria(toy: Any, folder: Path, **options: Any) -> Any:
-    algorithm = ProcessReplayConfig(reuse=1, window=2, calibrate_beta=False, rescore_turns=100)
+    algorithm = ProcessReplayConfig(window=4, calibrate_beta=False, rescore_turns=100)
     made = toy.trainer(folder, config(algorithm=algorithm, **options), turn_judge=Flattered())
     made.env_factory = lambda: toy.env(3, dense=False)
     return made
@@ -188,8 +188,10 @@ def test_a_guard_leaves_out_what_is_gamed_and_the_rest_goes_on_teaching(
     toy: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[list[dict[str, float]]] = []
+    stored: list[list[StepRecord]] = []
 
     def keep(iteration: int, metrics: Any, episodes: list[Episode]) -> None:
+        stored.append([step for record in whole.algorithm.buffer.records for step in record.steps])
         seen.append([step.r_parts for e in episodes for step in e.record.steps])
         for e in episodes:
             for step in e.record.steps:
@@ -208,10 +210,10 @@ def test_a_guard_leaves_out_what_is_gamed_and_the_rest_goes_on_teaching(
     assert [{name for own in parts for name in own} for parts in seen] == [
         {"worth"} if i >= fired else {"worth", "pay"} for i in range(6)
     ]
-    # What is stored was scored again without it, so that no step of the whole judge is replayed.
-    stored = [step for record in whole.algorithm.buffer.records for step in record.steps]
-    assert stored and {step.judge_revision for step in stored} == {"flattered without pay"}
-    assert not any("pay" in step.r_parts for step in stored)
+    # What was stored before was scored again without it, so that no step of the whole judge is replayed.
+    assert {step.policy_version for step in stored[fired]} == {fired - 1, fired}
+    assert {step.judge_revision for step in stored[fired]} == {"flattered without pay"}
+    assert not any("pay" in step.r_parts for step in stored[fired])
     evidence = (tmp_path / "a" / "alarms.jsonl").read_text().splitlines()[0]
     assert "pay" in json.loads(evidence)["trajectory"]["metadata"]["turn_parts"][0]
 
