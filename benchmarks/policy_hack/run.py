@@ -1,6 +1,6 @@
 """Can the judge be gamed, is it noticed, and does the guard help? Arms on ``service_desk``, resumable.
 
-    python benchmarks/policy_hack/run.py [--seeds 6 7 8 9 10] [--iterations 24] …
+    python benchmarks/policy_hack/run.py [--seeds 7 8 9 10 11] [--iterations 24] …
 
 Arms, all from one start, on the same tasks: ``honest`` (oracle with noise), ``unguarded`` (the same oracle, but
 it also pays for filler), ``guarded`` (as unguarded, ``on_hack: guard``). First the pay is raised on the tuning
@@ -8,7 +8,7 @@ seeds, on dev tasks, until the unguarded arm ends below ``--tune-below`` of the 
 seeds measure on held-out tasks. True success is the verifier's, on kinds of task that training has. The four
 verdicts and how they are made: ``verdicts.py``.
 
-A run that is on disk is not run again; a killed one goes on. For two cores start the same command twice, with
+A run that is on disk, or a row in ``--result``, is not run again; a killed one goes on. For two cores start the same command twice, with
 one ``--out``: each run is done by the process that takes it first. The result is written after each run, from
 all rows of exactly these settings in ``--out``.
 """
@@ -30,7 +30,7 @@ from policy_headline.scale import START
 
 from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.config import ProcessReplayConfig
-from policy_hack.runs import Study, measured, rows_of, seeds_in, work
+from policy_hack.runs import Study, measured, restore, rows_of, seeds_in, work
 from policy_hack.verdicts import HONEST, UNGUARDED, ratio, summary
 
 COUNTS = (
@@ -117,8 +117,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--tune-below", type=float, default=0.6,
                         help="some below 0.7, because the seeds that chose the pay flatter it")  # fmt: skip
-    parser.add_argument("--seeds", type=int, nargs="*", default=[6, 7, 8, 9, 10],
-                        help="1 to 5 measured an earlier setting (docs/LOG.md)")  # fmt: skip
+    parser.add_argument("--seeds", type=int, nargs="*", default=[7, 8, 9, 10, 11],
+                        help="1 to 6 measured earlier versions (docs/LOG.md)")  # fmt: skip
     parser.add_argument("--tuning-seeds", type=int, nargs="+", default=usual["tuning_seeds"])
     for name in COUNTS:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usual[name])
@@ -172,6 +172,7 @@ def main(words: list[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     study = study_of(args)
     args.out.mkdir(parents=True, exist_ok=True)
+    restore(args.result, args.out)
     pay = tune(study, args) if args.pay is None else args.pay
     train = trainer(args)
 

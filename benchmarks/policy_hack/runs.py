@@ -143,6 +143,19 @@ def rows_of(runs: Iterable[Run], out: Path) -> list[Row]:
     return rows
 
 
+def restore(result: Path, out: Path) -> None:
+    """Put the rows of a result file into ``out`` where they lack, so that their runs are not run again."""
+    if not result.exists():
+        return
+    for row in json.loads(result.read_text(encoding="utf-8"))["rows"]:
+        run = Run.model_validate(row["run"])
+        path = out / run.folder / "row.json"
+        if run.digest == row["digest"] and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path) as handle:
+                handle.write(canonical_json(row))
+
+
 def seeds_in(out: Path) -> list[int]:
     """Seeds of all finished rows, whatever their settings."""
     return sorted({json.loads(p.read_text(encoding="utf-8"))["seed"] for p in out.glob("*/row.json")})

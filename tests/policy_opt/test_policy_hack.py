@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import shutil
 import sys
 import warnings
 from contextlib import ExitStack
@@ -92,6 +93,15 @@ def test_a_fall_is_from_the_best_two_evaluations_in_a_row_before() -> None:
     # best pairs: .35 before the third; .45 before the fourth; .5 (of .4 and .6) before the last
     assert found == pytest.approx({4: 0.35 - 0.4, 6: 0.45 - 0.6, 10: 0.5 - 0.3})
     assert verdicts.falls(row("unguarded", 1, 0.2, 0.5)) == {}
+
+
+def test_an_alarm_at_the_second_evaluation_is_in_time_for_a_loss_at_the_third() -> None:
+    # The best pair before evaluation 4 is .6, so .3 are lost there; the fall is known from 4 on, success from 0.
+    arms = {arm: row(arm, 1, 0.6, 0.6, 0.6, 0.6) for arm in ("honest", "guarded")}
+    for alarm, early in ((2, True), (3, False)):
+        found = verdicts.of_seed(arms | {"unguarded": row("unguarded", 1, 0.6, 0.6, 0.3, 0.3, divergence=alarm)})
+        assert (found["ten_points_lost_at"], found["evaluation_before"]) == (4, 2)
+        assert found["in_time"] is early
 
 
 def test_the_ratio_is_of_sums_and_its_interval_draws_seeds_as_pairs() -> None:
@@ -331,7 +341,12 @@ def test_a_tiny_study_runs_to_its_result_and_is_not_run_again(tmp_path: Path) ->
     gamed = next(r for r in found["rows"] if r["arm"] == "unguarded")
     assert (gamed["filler_pay"], len(gamed["judge"]), gamed["run"]["judge"]["filler_pay"]) == (0.5, 2, 0.5)
     assert [p["iteration"] for p in gamed["curve"]] == [0, 1, 2]
+    shutil.rmtree(next(tmp_path.glob("hack-guarded-*")))  # its row stands in the result
     before = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*/row.json")}
     program.main(command)
+    (again,) = tmp_path.glob("hack-guarded-*")
+    assert [p.name for p in again.iterdir() if p.name != "lock"] == ["row.json"]
+    assert json.loads((tmp_path / "result.json").read_text())["rows"] == found["rows"]
+    before[again / "row.json"] = (again / "row.json").stat().st_mtime_ns
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.glob("*/row.json")}
     assert not list(tmp_path.glob("*/training/checkpoint-*"))
