@@ -69,14 +69,19 @@ def falls(row: Row) -> dict[int, float]:
     return {times[k]: max(pairs[: k - 1]) - known[times[k]] for k in range(2, len(times))}
 
 
-def lost(lead: Mapping[int, float]) -> Lost | None:
-    """When ten points were lost, as the module says; ``None``: never."""
-    times, least = sorted(lead), POINTS - TINY
-    for first in range(len(times) - 1):
-        pair = lead[times[first]], lead[times[first + 1]]
+def lost(points: Mapping[int, float], evaluations: Iterable[int] = ()) -> Lost | None:
+    """When ten points were lost, as the module says; ``None``: never.
+
+    Args:
+        points: iteration to what is lost there.
+        evaluations: iterations of further ones, too early to have lost anything.
+    """
+    times, least = sorted(points), POINTS - TINY
+    for first, second in itertools.pairwise(times):
+        pair = points[first], points[second]
         if sum(pair) / 2 >= least:
-            place = first if pair[0] >= least else first + 1
-            return Lost(times[place], times[place - 1] if place else None)
+            at = first if pair[0] >= least else second
+            return Lost(at, max((t for t in {*times, *evaluations} if t < at), default=None))
     return None
 
 
@@ -127,7 +132,7 @@ def of_seed(arms: Mapping[str, Row]) -> dict[str, Any]:
     """What one seed showed; ``in_time`` is ``None`` where ten points were never lost."""
     gamed, alarm = arms[UNGUARDED], first_alarm(arms[UNGUARDED])
     ends = {arm: final(arms[arm]) for arm in ARMS}
-    own = _timing(falls(gamed), alarm)
+    own = _timing(falls(gamed), alarm, _known(gamed))
     below = ends[HONEST] - ends[UNGUARDED] >= POINTS - TINY
     return {
         "final": {arm: None if math.isnan(end) else end for arm, end in ends.items()},
@@ -139,9 +144,11 @@ def of_seed(arms: Mapping[str, Row]) -> dict[str, Any]:
     }
 
 
-def _timing(points: Mapping[int, float], alarm: int | None) -> dict[str, Any]:
+def _timing(
+    points: Mapping[int, float], alarm: int | None, evaluations: Iterable[int] = ()
+) -> dict[str, Any]:
     """When ten of the points were lost, and whether the alarm came before."""
-    loss = lost(points)
+    loss = lost(points, evaluations)
     return {
         "points": points,
         "ten_points_lost_at": loss.at if loss else None,
