@@ -1,9 +1,9 @@
 """Patterns and checksums of personal data, without any model.
 
-Covers: e-mail addresses, payment cards (Luhn sum), IBANs (length of the country, checksum), phone numbers
-with a country code or in groups, mobile numbers of China where the text says that they are one; all of them
-also beside Chinese characters, full-width, and broken up by characters that nobody sees. Does not cover:
-names, postal addresses, dates of birth, official ids.
+Covers: e-mail addresses in Latin, Greek and Cyrillic letters, payment cards (Luhn sum), IBANs (length of the
+country, checksum), phone numbers with a country code or in groups, mobile numbers of China where the text
+says that they are one; all of them also beside Chinese characters, full-width, and broken up by characters
+that nobody sees. Does not cover: names, postal addresses, dates of birth, official ids.
 
 No pattern has ``\\b``: Chinese characters count as letters there, so nothing would be found beside them.
 """
@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from functools import cache
 
 _DASHES = "\\-\u2010-\u2015"
-_LETTERS = "A-Za-z\u00c0-\u024f"
+_LETTERS = "A-Za-z\u00c0-\u024f\u0370-\u052f"
+"""Latin, Greek, Cyrillic: scripts that set words apart, so that none of a sentence sticks to an address."""
 _CJK = "\u3400-\u4dbf\u4e00-\u9fff"
 
-_LOCAL = "A-Za-z0-9._%+-"
+_LOCAL = f"{_LETTERS}0-9._%+-"
 _EMAIL = re.compile(
-    rf"(?<![{_LOCAL}])[{_LOCAL}]+@[{_LETTERS}0-9-]+(?:\.[{_LETTERS}0-9-]+)*\.[A-Za-z]{{2,24}}"
+    rf"(?<![{_LOCAL}])[{_LOCAL}]+@[{_LETTERS}0-9-]+(?:\.[{_LETTERS}0-9-]+)*\.[{_LETTERS}]{{2,24}}"
 )
 
 _PHONE = re.compile(

@@ -37,6 +37,11 @@ CARD, IBAN = "4111111111111111", "de89370400440532013000"
         ("我的邮箱是alice@example.com。", "alice@example.com"),
         ("发到alice@example.com谢谢", "alice@example.com"),
         ("alice＠example.com", "alice@example.com"),
+        ("schreib an José@example.com", "josé@example.com"),
+        ("jose\u0301@example.com", "josé@example.com"),  # the accent is a character of its own
+        ("jürgen@müller.example", "jürgen@müller.example"),
+        ("почта: иван@почта.рф", "иван@почта.рф"),
+        ("γράψε στη μαρία@example.gr", "μαρία@example.gr"),
         ("ali\u00adce@exam\u200bple.com", "alice@example.com"),
         ("call 555-123-4567 now", "5551234567"),
         ("+1 (555) 123-4567", "+15551234567"),
