@@ -31,6 +31,8 @@ def same_model(asked: str, answered: str) -> bool:
     """Whether a server's name for its model fits: equal, or dated or numbered (``m-2026-01-01``, ``m-0613``,
     ``m-002``); the owner before the slash may stand in one of the names only, not be another.
     """
+    if asked == answered:  # a folder's name may end in a slash
+        return bool(asked)
     (owner, _, name), (other, _, found) = asked.rpartition("/"), answered.rpartition("/")
     if owner and other and owner != other:
         return False

@@ -235,6 +235,7 @@ def test_completions_are_read_by_token_id() -> None:
         ("gpt-9", "openai/gpt-9"),
         ("openai/gpt-9", "gpt-9-2026-01-01"),
         ("a/b/judge", "judge"),
+        ("./checkpoints/judge/", "./checkpoints/judge/"),  # as a server names the folder it was started with
     ],
 )
 def test_the_model_of_an_answer_may_be_dated_and_may_lack_its_owner(asked: str, answered: str) -> None:
