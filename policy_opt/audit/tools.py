@@ -43,9 +43,9 @@ class _Answer(NamedTuple):
 
 def lying_tools(trajectories: Sequence[Trajectory]) -> list[LyingTool]:
     """One finding a call that was answered differently, in the order they are met."""
-    known: dict[tuple[str, str, int, str], _Answer] = {}
+    known: dict[tuple[str, str | int, int, str], _Answer] = {}
     found: dict[str, LyingTool] = {}
-    for trajectory in trajectories:
+    for place, trajectory in enumerate(trajectories):
         run, last = 0, ""
         for state, answer in _answers(trajectory):
             if answer is None:
@@ -54,7 +54,7 @@ def lying_tools(trajectories: Sequence[Trajectory]) -> list[LyingTool]:
             # A run of equal calls shares one key; another call, which may write, begins a new one.
             run += answer.call != last
             last = answer.call
-            scope = ("run", trajectory.id, run) if state is None else ("state", trajectory.group, state)
+            scope = ("run", place, run) if state is None else ("state", trajectory.group, state)
             first = known.setdefault((*scope, answer.call), answer)
             if first.text != answer.text:
                 found.setdefault(answer.call, _finding(first, answer))

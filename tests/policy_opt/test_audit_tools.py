@@ -37,6 +37,13 @@ def test_after_a_failure_a_new_run_of_repeats_begins() -> None:
     assert (lie.answers, lie.where) == (("closed", "open"), ("x t3", "x t4"))
 
 
+def test_calls_of_two_rollouts_are_no_repeats_though_both_lack_an_id() -> None:
+    one, two = (log(("get", answer)).model_copy(update={"id": ""}) for answer in ("open", "closed"))
+    assert lying_tools([one, two]) == []
+    again = log(("get", "open"), ("get", "closed")).model_copy(update={"id": ""})
+    assert len(lying_tools([one, again])) == 1
+
+
 def asked(name: str, state: Any, answer: str) -> Trajectory:
     made = log(("get", answer)).model_copy(update={"id": name, "group_id": "g"})
     return made.model_copy(update={"metadata": {"reset": {"state_key": state}, "turns": [{}]}})
