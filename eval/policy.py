@@ -13,6 +13,8 @@ from axiomrm.eval.estimate import Estimate, wilson
 Outcomes = Mapping[str, Sequence[float | None]]
 """Verifier scores of one policy: task id to one score a rollout; ``None`` or NaN = no result."""
 SOLVED = 1 - 1e-9
+ROUNDING = 1e-9
+"""Draws that lie closer together are equal; rates are fractions of a few rollouts."""
 
 
 def solved(score: float | None, threshold: float = SOLVED) -> float:
@@ -91,7 +93,7 @@ def success_gain(
     ]
     each = [np.array(list(gain.values())) for gain in gains]
     found = hierarchical(each, draws=draws, confidence=confidence, seed=seed, unit="paired tasks")
-    if found.value is None or found.low != found.high:
+    if found.value is None or not (found.low is None or _without_spread(found)):
         return found
     left = [_compared(a, gain) for a, gain in zip(a_by_seed, gains, strict=True)]
     right = [_compared(b, gain) for b, gain in zip(others, gains, strict=True)]
@@ -175,8 +177,8 @@ def probability_of_improvement(
 
 
 def _without_spread(found: Estimate) -> bool:
-    """All bootstrap draws agree, which says nothing of how far the value may be off."""
-    return found.low is not None and found.low == found.high
+    """All bootstrap draws agree up to rounding, which says nothing of how far the value may be off."""
+    return found.low is not None and found.high is not None and found.high - found.low < ROUNDING
 
 
 def _wilson_ends(found: Estimate, units: int) -> Estimate:

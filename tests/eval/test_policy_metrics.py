@@ -101,6 +101,20 @@ def test_equal_rates_of_all_tasks_have_the_interval_of_their_rollouts() -> None:
     assert success_by_task([{"t": (1.0, 0.0)}]).low is None, "one task has no interval over tasks"
 
 
+def rates(solved: int, of: int, seeds: int) -> list[dict[str, list[float]]]:
+    """Each seed has a task more than the one before; all have the same rate."""
+    group = [1.0] * solved + [0.0] * (of - solved)
+    return [{f"t{i}": group for i in range(7 + seed)} for seed in range(seeds)]
+
+
+def test_equal_rates_are_equal_whatever_the_last_digit_of_their_means() -> None:
+    # The mean of seven .7 is not that of eleven in floats, so the draws differ by 1e-16.
+    found = success_by_task(rates(7, 10, 5))
+    assert found == success([1.0] * 7 * 45 + [0.0] * 3 * 45)
+    gain = success_gain(rates(7, 10, 5), rates(6, 10, 5))
+    assert gain.method == "newcombe" and gain.low is not None and gain.low < 0.05
+
+
 def test_pass_hat_k_by_hand() -> None:
     # task a: 3 of 4 succeed, C(3,2)/C(4,2) = 3/6; task b: all; task c: one known outcome, missing for k = 2
     outcomes: Outcomes = {"a": [1.0, 1.0, 1.0, 0.0], "b": [1.0, 1.0], "c": [1.0, None]}
