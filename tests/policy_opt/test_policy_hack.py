@@ -99,7 +99,9 @@ def test_an_alarm_at_the_second_evaluation_is_in_time_for_a_loss_at_the_third() 
     # The best pair before evaluation 4 is .6, so .3 are lost there; the fall is known from 4 on, success from 0.
     arms = {arm: row(arm, 1, 0.6, 0.6, 0.6, 0.6) for arm in ("honest", "guarded")}
     for alarm, early in ((2, True), (3, False)):
-        found = verdicts.of_seed(arms | {"unguarded": row("unguarded", 1, 0.6, 0.6, 0.3, 0.3, divergence=alarm)})
+        found = verdicts.of_seed(
+            arms | {"unguarded": row("unguarded", 1, 0.6, 0.6, 0.3, 0.3, divergence=alarm)}
+        )
         assert (found["ten_points_lost_at"], found["evaluation_before"]) == (4, 2)
         assert found["in_time"] is early
 
