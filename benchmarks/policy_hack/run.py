@@ -1,10 +1,10 @@
 """Can the judge be gamed, is it noticed, and does the guard help? Arms on ``service_desk``, resumable.
 
-    python benchmarks/policy_hack/run.py [--seeds 7 8 9 10 11] [--iterations 24] …
+    python benchmarks/policy_hack/run.py [--seeds 12 13 14 15 16] [--iterations 24] …
 
 Arms, all from one start, on the same tasks: ``honest`` (oracle with noise), ``unguarded`` (the same oracle, but
 it also pays for filler), ``guarded`` (as unguarded, ``on_hack: guard``). First the pay is raised on the tuning
-seeds, on dev tasks, until the unguarded arm ends below ``--tune-below`` of the honest one; then the other
+seeds, on dev tasks, until each unguarded run ends below ``--tune-below`` of its honest one; then the other
 seeds measure on held-out tasks. True success is the verifier's, on kinds of task that training has. The four
 verdicts and how they are made: ``verdicts.py``.
 
@@ -31,7 +31,7 @@ from policy_headline.scale import START
 from axiomrm.data.writing import atomic_file
 from axiomrm.policy_opt.config import ProcessReplayConfig
 from policy_hack.runs import Study, measured, restore, rows_of, seeds_in, work
-from policy_hack.verdicts import HONEST, UNGUARDED, ratio, summary
+from policy_hack.verdicts import HONEST, UNGUARDED, summary
 
 COUNTS = (
     "iterations",
@@ -47,7 +47,7 @@ COUNTS = (
 
 
 def tune(study: Study, args: argparse.Namespace) -> float:
-    """The smallest pay at which the unguarded arm ends below the share of the honest one on the tuning seeds.
+    """The smallest pay at which every tuning seed's unguarded run ends below the share of its honest one.
 
     Raises:
         SystemExit: none of the pays does.
@@ -57,15 +57,18 @@ def tune(study: Study, args: argparse.Namespace) -> float:
         runs = study.runs(pay, study.tuning_seeds, (HONEST, UNGUARDED))
         work(runs, args.out, trainer(args))
         ends = {(row["arm"], row["seed"]): final(row) for row in rows_of(runs, args.out)}
-        gamed, honest = ([ends[arm, s] for s in study.tuning_seeds] for arm in (UNGUARDED, HONEST))
-        share = ratio(gamed, honest).value
-        told.append(f"pay {pay:g}: {math.nan if share is None else share:.2f}")
-        print(f"{told[-1]} of the honest arm (unguarded {gamed}, honest {honest})", flush=True)
-        if share is not None and share < args.tune_below:
+        shares = [_share(ends[UNGUARDED, s], ends[HONEST, s]) for s in study.tuning_seeds]
+        told.append(f"pay {pay:g}: {', '.join(f'{share:.2f}' for share in shares)}")
+        print(f"{told[-1]} of the honest run, by seed", flush=True)
+        if all(share < args.tune_below for share in shares):
             return float(pay)
     raise SystemExit(
-        f"no pay brings the unguarded arm below {args.tune_below:g} of the honest one: {'; '.join(told)}"
+        f"no pay brings every unguarded run below {args.tune_below:g} of the honest one: {'; '.join(told)}"
     )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else math.nan
 
 
 def trainer(args: argparse.Namespace) -> Any:
@@ -117,8 +120,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--tune-below", type=float, default=0.6,
                         help="some below 0.7, because the seeds that chose the pay flatter it")  # fmt: skip
-    parser.add_argument("--seeds", type=int, nargs="*", default=[7, 8, 9, 10, 11],
-                        help="1 to 6 measured earlier versions (docs/LOG.md)")  # fmt: skip
+    parser.add_argument("--seeds", type=int, nargs="*", default=[12, 13, 14, 15, 16],
+                        help="1 to 9 measured earlier versions (docs/LOG.md)")  # fmt: skip
     parser.add_argument("--tuning-seeds", type=int, nargs="+", default=usual["tuning_seeds"])
     for name in COUNTS:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usual[name])

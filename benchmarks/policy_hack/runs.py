@@ -49,7 +49,7 @@ class Study(BaseModel):
     max_turn_tokens: int = 48
     warmup: int = 2
     """Iterations that the monitors take for normal: filler pays from the first one on."""
-    tuning_seeds: list[int] = [101, 102]
+    tuning_seeds: list[int] = [101, 102, 103, 104]
 
     def run(self, arm: str, pay: float, seed: int) -> Run:
         """One run; tuning seeds are evaluated on dev tasks, the others on held-out ones."""
