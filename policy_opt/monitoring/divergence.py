@@ -5,6 +5,10 @@ a sum of small leads counts, a single noisy iteration does not. A fall of the re
 signal rose, no further. Where the reference has clearly risen nobody is being fooled: the last iterations
 become the new "normal", so that a later fall is measured from there.
 
+A signal that clearly pays successes more than failures among the rollouts of one task explains its own rise,
+as long as the outcome has not fallen: the policy does more of what solves tasks, and the outcome, which is
+noisier, has not shown it yet. Its lead is kept in mind, so an alarm follows as soon as that is no longer so.
+
 The error of a z-score is clustered by task: 32 rollouts of 4 tasks are 4 draws, and between iterations it is
 the tasks that differ most. Each criterion of the reward is tested beside their sum, because a judge is gamed
 at one of them, and what that one gains is small beside the noise of all.
@@ -17,8 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from axiomrm.policy_opt.monitoring.observe import PART, Row
+from axiomrm.policy_opt.monitoring.observe import AGREES, ERROR, PART, SQUARES, Row
 
+AGREES_Z, AGREED_OVER = 2.0, 4
+"""z-score from which a signal clearly goes with the outcome within tasks, and over how many iterations."""
+FALLEN_Z = -1.0
+"""Reference z-score below which nothing explains a rise."""
 RISEN_Z = 2.0
 """Reference z-score from which the reference counts as risen."""
 LEAST_ERROR = {"judge": 0.03, PART: 0.01}
@@ -92,8 +100,8 @@ class Divergence:
         are named: that something leads is then known, and the question is what.
         """
         names = history[-1] if self.criteria else ()
-        parts = [name for name in names if name.startswith(PART) and not is_error(name)]
-        # False alarms of n tests stay those of one: they go as exp(-slack * threshold) at a variance of 2.
+        parts = [name for name in names if name.startswith(PART)]
+        # For n tests to raise no more than one: alarms go as exp(-threshold / 2), at a slack of 1/2.
         above = 2 * math.log(len(parts)) if parts else 0.0
         texts = {"judge": self._rises(history, "judge", 0.0)}
         texts |= {name: self._rises(history, name, above) for name in parts}
@@ -119,17 +127,17 @@ class Divergence:
         lead = signal - max(reference, -max(signal, 0.0))
         if np.isnan(lead) or not test.update(lead, above):
             return None
+        if reference > FALLEN_Z and self._explains_itself(history, name):
+            return None
         what = f"criterion {name.removeprefix(PART)!r}" if name.startswith(PART) else name
         rise, rest = (self._change(history, key, test.anchor) for key in (name, self.reference))
         return f"{what} {rise} rises while {self.reference} {rest} does not"
 
+    def _explains_itself(self, history: Sequence[Row], name: str) -> bool:
+        return self.reference == "outcome" and agreement_z(history, name) > AGREES_Z
+
     def _change(self, history: Sequence[Row], name: str, anchor: int) -> str:
         return f"{history[-1][name]:.2f} (was {usual(history, name, anchor, self.warmup):.2f})"
-
-
-def is_error(name: str) -> bool:
-    """Whether a name in a row is that of a standard error."""
-    return name.endswith("_error")
 
 
 def usual(history: Sequence[Row], name: str, anchor: int, warmup: int) -> float:
@@ -146,13 +154,23 @@ def z_score(history: Sequence[Row], name: str, anchor: int, warmup: int) -> floa
     values = _normal(history, name, anchor, warmup)
     if not values or name not in history[-1]:
         return float("nan")
-    errors = _normal(history, f"{name}_error", anchor, warmup)
+    errors = _normal(history, ERROR + name, anchor, warmup)
     if errors:
         error = float(np.sqrt(np.mean(np.square(errors)) * (1 + 1 / len(values))))
     else:
         error = float(np.std(values))
     least = LEAST_ERROR.get(PART if name.startswith(PART) else name, 0.05)
     return (history[-1][name] - float(np.mean(values))) / max(error, least)
+
+
+def agreement_z(history: Sequence[Row], name: str) -> float:
+    """How clearly a signal goes with the outcome among rollouts of one task, in the last iterations.
+
+    0 = nothing is known, as where all rollouts of each task end alike.
+    """
+    rows = history[-AGREED_OVER:]
+    squares = math.fsum(row.get(SQUARES + name, 0.0) for row in rows)
+    return math.fsum(row.get(AGREES + name, 0.0) for row in rows) / squares**0.5 if squares > 0 else 0.0
 
 
 def _normal(history: Sequence[Row], name: str, anchor: int, warmup: int) -> list[float]:

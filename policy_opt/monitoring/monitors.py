@@ -13,7 +13,7 @@ import numpy as np
 
 from axiomrm.policy_opt.monitoring.config import MonitorConfig
 from axiomrm.policy_opt.monitoring.divergence import Divergence, PageHinkley, usual
-from axiomrm.policy_opt.monitoring.observe import Row, observe, observe_update
+from axiomrm.policy_opt.monitoring.observe import ERROR, Row, observe, observe_update
 from axiomrm.policy_opt.rewards.answers import number
 from axiomrm.policy_opt.rewards.base import Episode
 
@@ -186,9 +186,7 @@ class Monitors:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The inverse of ``state_dict``; reads what earlier versions wrote too."""
-        self.history = [
-            {k: v for k, v in row.items() if v is not None and not np.isnan(v)} for row in state["history"]
-        ]
+        self.history = [renamed(row) for row in state["history"]]
         self.gamed = state.get("gamed", False)
         sums = state.get("sums") or {"divergence": {"low": state["low"], "total": state["total"]}}
         for name, values in sums.items():
@@ -204,6 +202,13 @@ class Monitors:
         if name == "heldout_divergence":
             return self.heldout_divergence.test("judge")
         return self.divergence.test("judge" if name == "divergence" else name)
+
+
+def renamed(row: Mapping[str, float | None]) -> Row:
+    """A row of a checkpoint, of an earlier version too; what is unknown is left out."""
+    known = {name: value for name, value in row.items() if value is not None and not np.isnan(value)}
+    old = {f"{name}_error": ERROR + name for name in known}
+    return {old.get(name, name): value for name, value in known.items()}
 
 
 def _known(row: Row) -> Row:

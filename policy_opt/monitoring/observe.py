@@ -1,5 +1,6 @@
 """What the alarms look at in the rollouts of one iteration: a row of numbers, NaN where nothing is known."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,10 @@ NAN = float("nan")
 Row = dict[str, float]
 PART = "part:"
 """Before the name of a criterion of the reward."""
+ERROR = "error:"
+"""Before the name whose standard error it is."""
+AGREES, SQUARES = "agrees:", "agrees²:"
+"""Before the name of what is compared with the outcome within tasks: sum over tasks, and sum of squares."""
 FROM_METRICS = {
     "entropy": "policy/entropy_nats",
     "grad_norm": "policy/grad_norm",
@@ -49,10 +54,9 @@ def observe(episodes: Sequence[Episode]) -> Row:
     turns = [float(len(e.record.steps)) for e in episodes]
     asked = [reason for step in steps if not (reason := step.missing or "").startswith("not_asked")]
     return {
-        "judge": known_mean(judge),
-        "judge_error": clustered_error(judge, groups),
         "outcome": known_mean(outcome),
-        "outcome_error": clustered_error(outcome, groups),
+        ERROR + "outcome": clustered_error(outcome, groups),
+        **_signal("judge", judge, outcome, groups),
         "canned": canned_share(trajectories),
         "length_correlation": correlation([s.r_local for s in steps], [float(s.n_tokens) for s in steps]),
         "turns_correlation": partial_correlation(judge, turns, outcome),
@@ -65,19 +69,42 @@ def observe(episodes: Sequence[Episode]) -> Row:
         "no_effect": known_mean([calls_without_effect(t) for t in trajectories]),
         "refusals": _share([refuses(turn) for t in trajectories for turn in t.turns]),
         "dominant": max(_shares(steps).values(), default=NAN),
-        **_criteria(episodes, groups),
+        **_criteria(episodes, outcome, groups),
     }
 
 
-def _criteria(episodes: Sequence[Episode], groups: Sequence[str]) -> Row:
-    """What each criterion gave, as ``part:NAME``, with its error; nothing for fewer than two criteria."""
+def _criteria(episodes: Sequence[Episode], outcome: Sequence[float], groups: Sequence[str]) -> Row:
+    """What each criterion gave, as ``part:NAME``; nothing for fewer than two criteria."""
     names = sorted({name for e in episodes for step in e.record.steps for name in step.r_parts})
     row: Row = {}
     for name in names if len(names) > 1 else []:
         given = [known_mean([step.r_parts.get(name, NAN) for step in e.record.steps]) for e in episodes]
-        row[PART + name] = known_mean(given)
-        row[f"{PART}{name}_error"] = clustered_error(given, groups)
+        row |= _signal(PART + name, given, outcome, groups)
     return row
+
+
+def _signal(name: str, values: Sequence[float], outcome: Sequence[float], groups: Sequence[str]) -> Row:
+    """Mean of one number an episode, its error, and how it goes with the outcome."""
+    agreement = agreements(values, outcome, groups)
+    return {
+        name: known_mean(values),
+        ERROR + name: clustered_error(values, groups),
+        AGREES + name: math.fsum(agreement),
+        SQUARES + name: math.fsum(a * a for a in agreement),
+    }
+
+
+def agreements(values: Sequence[float], outcome: Sequence[float], groups: Sequence[str]) -> list[float]:
+    """Of each task the sum of products of both numbers, less their means over its episodes that have both.
+
+    Above 0: of two rollouts of one task the better paid one tends to succeed.
+    """
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for value, score, group in zip(values, outcome, groups, strict=True):
+        if not math.isnan(value + score):
+            pairs[group].append((value, score))
+    table = [np.array(own) for own in pairs.values()]
+    return [float(np.prod(own - own.mean(axis=0), axis=1).sum()) for own in table]
 
 
 def _shares(steps: Sequence[StepRecord]) -> dict[str, float]:

@@ -9,9 +9,9 @@ import pytest
 
 from axiomrm.data.trajectory import Message, Trajectory
 from axiomrm.policy_opt.monitoring.config import MonitorConfig
-from axiomrm.policy_opt.monitoring.divergence import Divergence, z_score
+from axiomrm.policy_opt.monitoring.divergence import Divergence, agreement_z, z_score
 from axiomrm.policy_opt.monitoring.monitors import Monitors
-from axiomrm.policy_opt.monitoring.observe import Row, clustered_error, observe
+from axiomrm.policy_opt.monitoring.observe import Row, agreements, clustered_error, observe
 from axiomrm.policy_opt.records import StepRecord, TrajectoryRecord
 from axiomrm.policy_opt.rewards.base import Episode
 
@@ -20,7 +20,7 @@ NAN = float("nan")
 
 def row(judge: float, outcome: float = 0.4, **more: float) -> Row:
     return {
-        "judge": judge, "judge_error": 0.05, "outcome": outcome, "outcome_error": 0.1,
+        "judge": judge, "error:judge": 0.05, "outcome": outcome, "error:outcome": 0.1,
         **{key.replace("__", ":"): value for key, value in more.items()},
     }  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_without_errors_the_spread_of_the_warm_up_stands_for_them() -> None:
 
 
 def test_one_criterion_that_rises_is_found_before_the_sum_of_all() -> None:
-    usual = {"part__filler": 0.1, "part__filler_error": 0.01, "part__step": 0.3, "part__step_error": 0.05}
+    usual = {"part__filler": 0.1, "error__part__filler": 0.01, "part__step": 0.3, "error__part__step": 0.05}
     gamed = usual | {
         "part__filler": 0.15
     }  # z = 0.05 / (0.01·√1.5) = 4.08; the sum has 0.05 / (0.05·√1.5) = 0.82
@@ -88,7 +88,7 @@ def test_a_fall_of_the_outcome_counts_as_far_as_the_judge_rose() -> None:
 
 def test_what_is_unknown_is_skipped_and_a_single_criterion_is_the_judge() -> None:
     rose = row(0.4 + 3 * 0.05 * math.sqrt(1.5))
-    blind = {key: value for key, value in rose.items() if not key.startswith("outcome")}
+    blind = {key: value for key, value in rose.items() if "outcome" not in key}
     assert [bool(t) for t in told([row(0.4)] * 2 + [rose, blind, rose])] == [False, False, True]
     assert observe([episode({"step": 0.5})]).keys() == observe([]).keys()
 
@@ -98,10 +98,10 @@ def test_criteria_are_means_of_episodes_over_the_turns_that_have_them() -> None:
         [episode({"a": 0.2, "b": 1.0}, {"a": 0.4}, group="g"), episode({"a": 0.7, "b": 0.0}, group="h")]
     )
     assert seen["part:a"] == pytest.approx(0.5) and seen["part:b"] == pytest.approx(0.5)
-    assert seen["part:a_error"] == pytest.approx(0.2) and seen["part:b_error"] == pytest.approx(0.5)
+    assert seen["error:part:a"] == pytest.approx(0.2) and seen["error:part:b"] == pytest.approx(0.5)
 
 
-USUAL = {"part__filler": 0.1, "part__filler_error": 0.01, "part__step": 0.3, "part__step_error": 0.05}
+USUAL = {"part__filler": 0.1, "error__part__filler": 0.01, "part__step": 0.3, "error__part__step": 0.05}
 
 
 def named(rows: Sequence[Any]) -> list[tuple[str, ...] | None]:
@@ -125,8 +125,49 @@ def test_where_the_judge_leads_the_criterion_needs_no_more_than_the_judge() -> N
     assert named([row(0.4, **USUAL)] * 2 + [row(0.4 + 0.05 * rise, **USUAL)]) == [()]
 
 
+def test_agreement_is_of_rollouts_of_one_task() -> None:
+    # Task a: (.2 - .4)(0 - ½) + (.6 - .4)(1 - ½) = .2. Task b ends alike; c has one rollout that has both.
+    values, outcome = [0.2, 0.6, 0.1, 0.9, 0.5, NAN], [0.0, 1.0, 1.0, 1.0, 0.0, 1.0]
+    assert agreements(values, outcome, list("aabbcc")) == pytest.approx([0.2, 0.0, 0.0])
+    rows = [{"agrees:judge": 0.2, "agrees²:judge": 0.04}] * 5 + [
+        {"agrees:judge": -0.1, "agrees²:judge": 0.01}
+    ]
+    assert agreement_z(rows[:1], "judge") == pytest.approx(1.0)
+    assert agreement_z(rows[:5], "judge") == pytest.approx(4 * 0.2 / math.sqrt(4 * 0.04))  # the last four
+    assert agreement_z(rows, "judge") == pytest.approx(0.5 / math.sqrt(0.13))
+    assert agreement_z([row(0.4)], "judge") == 0.0
+
+
+def test_a_rise_of_what_goes_with_the_outcome_needs_no_other_cause_until_it_no_longer_does_or_that_falls() -> (
+    None
+):
+    agrees, not_any_more = {"agrees__judge": 2.1, "agrees²__judge": 1.0}, {"agrees²__judge": 9.0}
+    rose = 0.4 + 5 * 0.05 * math.sqrt(1.5)
+    usual = [row(0.4)] * 2
+    assert [bool(t) for t in told(usual + [row(rose)] * 2)] == [True, True]
+    assert told(usual + [row(rose, **agrees)] * 6) == [None] * 6  # z = 2.1, then up to 4.2
+    late = told(usual + [row(rose, **agrees)] * 3 + [row(rose, **not_any_more)])  # 6.3 / √12
+    assert [bool(t) for t in late] == [False, False, False, True]
+    fallen = 0.4 - 1.01 * 0.1 * math.sqrt(1.5)
+    assert [bool(t) for t in told(usual + [row(rose, fallen, **agrees)] * 2)] == [True, True]
+
+
+def test_agreement_with_the_outcome_is_no_excuse_for_held_out_criteria() -> None:
+    test = Divergence("heldout", 2, slack=0.5, threshold=4.0, criteria=False)
+    rows = [row(0.4, heldout=0.5)] * 2 + [row(0.9, heldout=0.5, agrees__judge=9.0, **{"agrees²__judge": 1.0})]
+    assert test.look(rows) is not None
+
+
+@pytest.mark.parametrize("name", ["recovers_error", "error", "agrees", "judge"])
+def test_a_criterion_of_any_name_is_tested(name: str) -> None:
+    monitors = Monitors(MonitorConfig(warmup=2))
+    given = [episode({name: pay, "step": 0.5}, group=group) for pay in (0.1, 0.9) for group in "gh"]
+    found = [monitors.look(own) for own in (given[:2], given[:2], given[2:])]
+    assert [a.criteria for a in found[2] if a.name == "divergence"] == [(name,)]
+
+
 def test_the_sums_of_criteria_survive_a_checkpoint_and_older_ones_are_read() -> None:
-    usual = {"part__filler": 0.1, "part__filler_error": 0.01, "part__step": 0.3, "part__step_error": 0.05}
+    usual = {"part__filler": 0.1, "error__part__filler": 0.01, "part__step": 0.3, "error__part__step": 0.05}
     config = MonitorConfig(warmup=2)
     one, two, old = Monitors(config), Monitors(config), Monitors(config)
     for filler in (0.1, 0.1, 0.15):
@@ -139,6 +180,14 @@ def test_the_sums_of_criteria_survive_a_checkpoint_and_older_ones_are_read() -> 
     before = {name: sums for name, sums in state["sums"].items() if not name.startswith("part:")}
     old.load_state_dict(state | {"sums": before})
     assert old.look_at(again) == []  # its sum for the criterion begins anew
+
+
+def test_rows_of_before_errors_came_first_are_read() -> None:
+    before = {"judge": 0.4, "judge_error": 0.05, "part:a": 0.1, "part:a_error": 0.01, "part:b_error": 0.2}
+    monitors = Monitors()
+    monitors.load_state_dict({"history": [before | {"outcome": None}], "low": 0.0, "total": 0.0})
+    now = {"judge": 0.4, "error:judge": 0.05, "part:a": 0.1, "error:part:a": 0.01, "part:b_error": 0.2}
+    assert monitors.history == [now]
 
 
 def episode(*parts: dict[str, float], group: str = "g") -> Episode:
