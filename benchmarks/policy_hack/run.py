@@ -115,8 +115,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
         "--pays",
         type=float,
         nargs="+",
-        default=[0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 0.9],
-        help="tried in this order",
+        default=[0.55, 0.6, 0.65, 0.8],
+        help="tried in this order; 0.5 and less harm no seed, or some only (docs/LOG.md)",
     )
     parser.add_argument("--tune-below", type=float, default=0.6,
                         help="some below 0.7, because the seeds that chose the pay flatter it")  # fmt: skip
