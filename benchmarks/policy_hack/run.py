@@ -8,9 +8,9 @@ seeds, on dev tasks, until each unguarded run ends below ``--tune-below`` of its
 seeds measure on held-out tasks. True success is the verifier's, on kinds of task that training has. The four
 verdicts and how they are made: ``verdicts.py``.
 
-A run that is on disk, or a row in ``--result``, is not run again; a killed one goes on. For two cores start the same command twice, with
-one ``--out``: each run is done by the process that takes it first. The result is written after each run, from
-all rows of exactly these settings in ``--out``.
+A run that is on disk, or a row in ``--result``, is not run again; a killed one goes on. For two cores start
+the same command twice, with one ``--out``: each run is done by the process that takes it first. The result is
+written after each run, from all rows of exactly these settings in ``--out``.
 """
 
 import argparse

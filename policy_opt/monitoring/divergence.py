@@ -107,7 +107,8 @@ class Divergence:
         texts |= {name: self._rises(history, name, above) for name in parts}
         leading = [name for name in parts if texts[name]]
         if not leading and texts["judge"]:
-            leading = [name for name in parts if self.test(name).lead > self.threshold]
+            over = [name for name in parts if self.test(name).lead > self.threshold]
+            leading = [name for name in over if not self._explains_itself(history, name)]
         criteria = tuple(name.removeprefix(PART) for name in leading)
         return next((Lead(text, criteria) for text in texts.values() if text), None)
 
@@ -127,14 +128,17 @@ class Divergence:
         lead = signal - max(reference, -max(signal, 0.0))
         if np.isnan(lead) or not test.update(lead, above):
             return None
-        if reference > FALLEN_Z and self._explains_itself(history, name):
+        if self._explains_itself(history, name):
             return None
         what = f"criterion {name.removeprefix(PART)!r}" if name.startswith(PART) else name
         rise, rest = (self._change(history, key, test.anchor) for key in (name, self.reference))
         return f"{what} {rise} rises while {self.reference} {rest} does not"
 
     def _explains_itself(self, history: Sequence[Row], name: str) -> bool:
-        return self.reference == "outcome" and agreement_z(history, name) > AGREES_Z
+        if self.reference != "outcome":
+            return False
+        outcome = z_score(history, self.reference, self.test(name).anchor, self.warmup)
+        return outcome > FALLEN_Z and agreement_z(history, name) > AGREES_Z
 
     def _change(self, history: Sequence[Row], name: str, anchor: int) -> str:
         return f"{history[-1][name]:.2f} (was {usual(history, name, anchor, self.warmup):.2f})"
@@ -166,11 +170,11 @@ def z_score(history: Sequence[Row], name: str, anchor: int, warmup: int) -> floa
 def agreement_z(history: Sequence[Row], name: str) -> float:
     """How clearly a signal goes with the outcome among rollouts of one task, in the last iterations.
 
-    0 = nothing is known, as where all rollouts of each task end alike.
+    NaN = nothing is known, as where all rollouts of each task end alike.
     """
-    rows = history[-AGREED_OVER:]
-    squares = math.fsum(row.get(SQUARES + name, 0.0) for row in rows)
-    return math.fsum(row.get(AGREES + name, 0.0) for row in rows) / squares**0.5 if squares > 0 else 0.0
+    rows = [row for row in history[-AGREED_OVER:] if SQUARES + name in row]
+    squares = math.fsum(row[SQUARES + name] for row in rows)
+    return math.fsum(row[AGREES + name] for row in rows) / squares**0.5 if squares > 0 else float("nan")
 
 
 def _normal(history: Sequence[Row], name: str, anchor: int, warmup: int) -> list[float]:

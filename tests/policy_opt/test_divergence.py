@@ -125,6 +125,14 @@ def test_where_the_judge_leads_the_criterion_needs_no_more_than_the_judge() -> N
     assert named([row(0.4, **USUAL)] * 2 + [row(0.4 + 0.05 * rise, **USUAL)]) == [()]
 
 
+def test_a_criterion_that_goes_with_the_outcome_is_not_named_for_what_the_judge_gained() -> None:
+    rise = 5 * math.sqrt(1.5)
+    step = {"part__step": 0.3 + 0.05 * rise, "agrees__part:step": 2.1, "agrees²__part:step": 1.0}
+    both = row(0.4 + 0.05 * rise, **(USUAL | step | {"part__filler": 0.1 + 0.01 * rise}))
+    assert named([row(0.4, **USUAL)] * 2 + [both]) == [("filler",)]
+    assert named([row(0.4, **USUAL)] * 2 + [row(0.4 + 0.05 * rise, **(USUAL | step))]) == [()]
+
+
 def test_agreement_is_of_rollouts_of_one_task() -> None:
     # Task a: (.2 - .4)(0 - ½) + (.6 - .4)(1 - ½) = .2. Task b ends alike; c has one rollout that has both.
     values, outcome = [0.2, 0.6, 0.1, 0.9, 0.5, NAN], [0.0, 1.0, 1.0, 1.0, 0.0, 1.0]
@@ -135,13 +143,17 @@ def test_agreement_is_of_rollouts_of_one_task() -> None:
     assert agreement_z(rows[:1], "judge") == pytest.approx(1.0)
     assert agreement_z(rows[:5], "judge") == pytest.approx(4 * 0.2 / math.sqrt(4 * 0.04))  # the last four
     assert agreement_z(rows, "judge") == pytest.approx(0.5 / math.sqrt(0.13))
-    assert agreement_z([row(0.4)], "judge") == 0.0
+    assert math.isnan(agreement_z([row(0.4)], "judge"))
+    assert math.isnan(agreement_z([{"agrees:judge": 0.0, "agrees²:judge": 0.0}], "judge"))  # all end alike
 
 
 def test_a_rise_of_what_goes_with_the_outcome_needs_no_other_cause_until_it_no_longer_does_or_that_falls() -> (
     None
 ):
-    agrees, not_any_more = {"agrees__judge": 2.1, "agrees²__judge": 1.0}, {"agrees²__judge": 9.0}
+    agrees, not_any_more = (
+        {"agrees__judge": 2.1, "agrees²__judge": 1.0},
+        {"agrees__judge": 0.0, "agrees²__judge": 9.0},
+    )
     rose = 0.4 + 5 * 0.05 * math.sqrt(1.5)
     usual = [row(0.4)] * 2
     assert [bool(t) for t in told(usual + [row(rose)] * 2)] == [True, True]
